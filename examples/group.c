@@ -5,8 +5,10 @@
 // members or more: of two, neither can go on alone.
 #include <ftw.h>
 #include <inttypes.h>
+#include <mare/events.h>
 #include <mare/group.h>
 #include <mare/node.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,6 +62,42 @@ static mare_runtime *start(int i, const char *root, char **address)
     check(mare_group_found(runtime, &group, &error), "found", &error); // once in its life
     check(mare_group_join(runtime, &group, &error), "join", &error);
     return runtime;
+}
+
+// Called for each change of the leader, on the thread that drives the scheduler.
+static void on_leader(void *user, mare_message *news)
+{
+    bool *known = user;
+    mare_value leader;
+    if (!news || mare_message_get(news, 0, &leader) || leader.type != MARE_STRING)
+        return;
+    printf("flow hears that %.*s leads\n", (int)leader.as.string.length, leader.as.string.bytes);
+    *known = true;
+}
+
+// A loop of the program's own needs to poll one descriptor, whatever it waits for.
+static void elect(mare_runtime *ebb, mare_runtime *flow)
+{
+    mare_election *stands, *watches;
+    mare_scheduler *scheduler;
+    char *error = NULL;
+    bool known = false;
+    struct pollfd poll_for = {.events = POLLIN};
+    check(mare_group_election(ebb, "bank", "cashier", "first", 0, soon(ebb), &stands, &error),
+          "stand", &error);
+    check(mare_group_election(flow, "bank", "cashier", NULL, 0, soon(flow), &watches, &error),
+          "watch", &error);
+    check(mare_scheduler_create(flow, &scheduler), "scheduler", NULL);
+    check(mare_scheduler_register_channel(scheduler, mare_election_changes(watches), on_leader,
+                                          &known, NULL),
+          "register", NULL);
+    check(mare_scheduler_descriptor(scheduler, &poll_for.fd), "descriptor", NULL);
+    while (!known && poll(&poll_for, 1, PATIENCE_MS) > 0)
+        while (mare_scheduler_step(scheduler, 0) == MARE_OK)
+            ;
+    mare_scheduler_destroy(scheduler);
+    mare_election_resign(watches);
+    mare_election_resign(stands);
 }
 
 static void use_lock(mare_runtime *ebb, mare_runtime *flow)
@@ -127,6 +165,7 @@ int main(void)
     for (int i = 0; i < MEMBERS; i++)
         members[i] = start(i, root, &address);
     use_lock(members[0], members[1]);
+    elect(members[0], members[1]);
     share_balance(members);
     for (int i = MEMBERS - 1; i >= 0; i--) {
         mare_node_stop(members[i], soon(members[i]));

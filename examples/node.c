@@ -97,12 +97,13 @@ int main(void)
     check(mare_start(NULL, &here), "start", NULL);
     const char *const join[] = {address, NULL};
     const mare_node_options options = {.name = "gauge", .join = join};
-    check(mare_node_start(here, &options, NULL, &error), "node", error);
+    mare_err err = mare_node_start(here, &options, NULL, &error);
+    check(err, "node", error);
     check(mare_chan_create(here, 10, NULL, &news), "channel", NULL);
     check(mare_chan_create(here, 1, NULL, &answers), "channel", NULL);
     check(mare_node_monitor(here, news), "monitor", NULL);
-    check(mare_node_find(here, "tides@harbour", mare_deadline_ms(here, 60000), &tides, &error),
-          "find", error);
+    err = mare_node_find(here, "tides@harbour", mare_deadline_ms(here, 60000), &tides, &error);
+    check(err, "find", error);
     report(here, tides, answers, 4.2);
     report(here, tides, answers, 1.5);
     ask_mean(here);
@@ -112,7 +113,7 @@ int main(void)
     mare_process_kill(process);
     mare_process_unref(process);
     mare_stop(there);
-    mare_err err = mare_chan_receive_until(tides, &message, mare_deadline_ms(here, 60000));
+    err = mare_chan_receive_until(tides, &message, mare_deadline_ms(here, 60000));
     printf("the harbour: %s\n", mare_strerror(err));
     do { // it may have been told of the arrival, too
         check(mare_chan_receive_until(news, &message, mare_deadline_ms(here, 60000)), "news", NULL);

@@ -134,10 +134,13 @@ typedef struct mare_process_info {
     uint64_t cpu_ns;    /* processor time, by samples: see docs/reference/lua.md */
     const char *status; /* static: "idle", "ready", "running", "blocked" or "finished" */
     /* What it waits for, if it is blocked. Static: "send", "receive", "select", "join" (the end of
-     * a process), "time", "event" (a socket, a file, a program), or "". */
+     * a process), "call" (the answer of a process, mare.rpc), "serve" and "room" (before that:
+     * until the process serves calls, and until its inbox has room), "time", "event" (a socket, a
+     * file, a timer, a program), or "". */
     const char *waits;
     uint64_t waits_for;    /* the id of the channel, or of the process; or 0 */
     unsigned cases;        /* number of cases of the select */
+    const char *first;     /* what its first case is, in these words; "" if none of them fits */
     unsigned routines;     /* how many it has, if it is at rest */
     bool background;       /* the program does not wait for its end */
     uint64_t routine;      /* the number of the routine that this describes */
@@ -145,6 +148,7 @@ typedef struct mare_process_info {
     char at[80];           /* where in its code it is, if it is at rest: "app.lua:12"; or "" */
     char channel[64];      /* the name of the channel that it waits for, or "" */
     char channel_made[80]; /* where that was made, or "" */
+    char what[192];        /* which event, in words; which function it has called; or "" */
 } mare_process_info;
 
 /* A channel, as mare_list_channels describes it. */
@@ -175,7 +179,11 @@ MARE_API size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, 
                                      /* there is no channel, news of an end, which is the cause */ \
     X(MARE_EVENT_BLOCK, "block")     /* it has to wait, for `channel` or for something else */     \
     X(MARE_EVENT_WAKE, "wake")       /* the wait is over, and it is ready to run */                \
-    X(MARE_EVENT_END, "end")         /* it has finished */
+    X(MARE_EVENT_END, "end")         /* it has finished */                                         \
+    X(MARE_EVENT_NODE, "node")       /* the program is the node `name`, in its life `other` */     \
+    X(MARE_EVENT_ARRIVE, "arrive")   /* a message of another program that is traced, the node */   \
+                                     /* `name` in its life `other`, is here; the cause is the */   \
+                                     /* event of that number there */
 
 /* A kind of event. */
 typedef enum mare_event_kind {
@@ -188,15 +196,20 @@ typedef enum mare_event_kind {
  * Something that happened. Events are numbered 1, 2, ... in an order that agrees with
  * happened-before: the numbers of one process rise, and a cause has a smaller number than its
  * effect. From the causes you can compute vector clocks. (The first 2^40 events of a runtime.)
+ * Numbers are Lamport's clock: they go with messages to nodes that are traced too, which go on from
+ * there. So over all of them an effect has a larger number than its cause.
  */
 typedef struct mare_event {
     uint64_t number;
     uint64_t time_ns; /* as mare_now_ns */
     uint64_t process; /* the process, or 0 for another thread of the program */
     uint64_t channel; /* its id, or 0 */
-    uint64_t other;   /* for a spawn: the new process */
+    uint64_t other;   /* for a spawn: the new process; for a node: its life, in ns since 1970 */
     uint64_t cause;   /* the number of an event, or 0: none, or before anybody listened */
     mare_event_kind kind;
+    /* The name of the process that starts, of the node, or else of the channel; NULL: it has none.
+     * Valid during the call. */
+    const char *name;
 } mare_event;
 
 /* The word for a kind of event. The string is static. */

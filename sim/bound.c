@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How long progress may take in the second phase, when nothing fails any more: derived from what
- * the run's network and the algorithm's timers make of it.
+/* How long progress may take in the second phase, in which nothing fails any more. The bound is
+ * derived from the run's network and the algorithm's timers.
  *
  *     bound = detection + 4 × timers + 16 × the longest that a message takes + work
  *                                      (elections: 24 ×)
@@ -23,12 +23,13 @@
  *   nothing follows that would show that it is missing. Where windows are narrow, they count once
  *   for each member: its last one may have no place before those of the others are delivered.
  *
- * Who does not promise EM2 goes by luck, as rivals do that back off at random; then all of it is
- * taken 32 times.
+ * An algorithm that does not promise EM2 depends on luck, as with rivals that back off at random;
+ * then all of it is taken 32 times.
  *
- * How many steps: for each millisecond of the first phase, and of a second more, a thousand, and a
- * message to everybody for every pair (elections among many that all hear each other come near
- * that). A run that works takes a small part of it; test_sim.c measures that too.
+ * How many steps a run may take: a thousand for each millisecond of the first phase and of one
+ * second more; and for every pair of members a message to everybody (elections among many members
+ * that all hear each other come near that). A run that works needs a small part of it; test_sim.c
+ * measures that too.
  *
  * The factors are the coarse part. tests/sim/test_sim.c measures how much of the bound runs really
  * take, and fails when it could be a fifth of what it is. */
@@ -54,7 +55,8 @@
 #define PAUSE_US 200000u /* ten times the mean of workload_order.c */
 #define LOOKS_US 120000u /* six of workload_election.c */
 
-/* The longest that a message takes; one in a million takes longer where there is no longest. */
+/* The longest that a message takes. If the delay has no limit, one message in a million takes
+ * longer. */
 static uint64_t longest_us(const mare_sim_options *options)
 {
     static const uint64_t times[] = {[MARE_SIM_FIXED] = 1,
@@ -66,7 +68,7 @@ static uint64_t longest_us(const mare_sim_options *options)
     return net->bus ? n * n * net->delay_us : times[net->delay] * net->delay_us;
 }
 
-/* How often a multicast is tried, with all that is waited for. */
+/* How often a multicast is tried, counting all waits. */
 static uint64_t tries(const mare_coord_setup *setup)
 {
     if (mare_sim_param_of(setup, "window", NARROW) >= NARROW)
@@ -86,7 +88,7 @@ static int is_timer(const char *name)
     return 0;
 }
 
-/* A hop is waited for at each member in turn; gossip spreads from one to the next, and further. */
+/* A hop is waited for at each member in turn. Gossip spreads from one member to the next. */
 static uint64_t timers_us(const mare_coord_setup *setup)
 {
     uint64_t sum_us = 0;
@@ -121,7 +123,7 @@ static uint64_t work_us(const mare_sim_options *options)
     mare_coord_cost cost;
     mare_coord_cost_of(setup, &cost);
     uint64_t turn_us = cost.delay_most == UINT64_MAX ? 0 : cost.delay_most * mean_us;
-    if (options->hooks.linked) /* the formula is of a group where everybody hears everybody */
+    if (options->hooks.linked) /* the formula is for a group in which everybody hears everybody */
         turn_us = WAYS_OF_TREE * (setup->capacity - 1) * mean_us;
     int multicasts = setup->algorithm->family == MARE_COORD_ORDER;
     return TURNS * turn_us + (multicasts ? tries(setup) * PAUSE_US : LOOKS_US);

@@ -3,18 +3,19 @@
 /* The checker of logical clocks: if a happened before b then C(a) < C(b).
  *
  * Happened-before is made of two kinds of steps: from one event of a process to its next, and from
- * the sending of a message to its arrival. A relation that every such step respects is respected by
- * every chain of them, so it is enough to check each step once: a clock never falls as long as the
- * process has its memory, crash or not; a message says a time that its sender's clock went through
- * in the step that sent it; after the arrival the receiver's clock is past that time.
+ * the sending of a message to its arrival. If every such step keeps the order of clocks, so does
+ * every chain of steps. So it is enough to check each step once. A clock never goes back while the
+ * process has its memory, crash or not. The time in a message is one that its sender's clock had
+ * during the step that sent it. After the arrival the receiver's clock is past that time.
  *
  * Algorithms that keep a Lamport clock show it in their view and call the field of their messages
- * that carries it "clock". A time of 0 is none: nothing has happened yet, and a sending has.
+ * that carries it "clock". A time of 0 means none: it says that nothing has happened yet, but at
+ * least the sending has.
  *
- * A vector clock that an algorithm shows is counted again from what the application was told: VC[k]
- * at a process is how many messages of k were delivered to it, in the present view if there are
- * views. The effects of a step are seen after
- * the step, so the clock that it left is compared when the process is stepped next. */
+ * The checker counts vector clocks itself, from what the application was told: VC[k] at a process
+ * is the number of k's messages that were delivered to it, in the present view if there are views.
+ * The effects of a step are seen after the step, so the clock that it left is compared when the
+ * process is stepped next. */
 
 #include "sim/check.h"
 
@@ -25,7 +26,8 @@ typedef struct clock {
     uint64_t before, after; /* the last step */
 } clock;
 
-/* State: this, a clock each, then for each process what its vector should be and what it was. */
+/* The state: this, then a clock for each process, then for each what its vector should be and what
+ * it was. */
 typedef struct clocks {
     uint64_t has_times; /* messages carry Lamport's */
     clock each[];
@@ -56,7 +58,7 @@ static void begin(void *state, mare_sim *sim)
         all->has_times |= time_field(form) >= 0;
 }
 
-/* Whether a message carries a time, and which. */
+/* Whether a message carries a time, and which one. */
 static int find_time(const mare_sim_observation *seen, const mare_coord_algorithm *algorithm,
                      uint64_t *time)
 {
@@ -130,7 +132,7 @@ static void see_vector(clocks *all, mare_sim *sim, const mare_sim_observation *s
     }
 }
 
-/* A machine that is new, and may be told of the group before it starts, knows no time. */
+/* A new machine knows no time. It may be told of the group before it starts. */
 static void see_birth(clocks *all, const mare_sim_options *options, uint32_t process)
 {
     all->each[process] = (clock){0};

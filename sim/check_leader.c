@@ -9,9 +9,9 @@
  *               is not smaller than the one before it. A crash does not end a life, the loss of
  *               memory does.
  *
- * Epochs are remembered in a table of fixed size, where a new one takes the place of an old one
- * with the same remainder: elections of long ago are forgotten, and nobody speaks of them.
- * Agreement is the workload's to ask for, in the second phase. */
+ * Epochs are kept in a table of fixed size, in which a new epoch replaces an old one with the same
+ * remainder. Elections of long ago are forgotten; no message is about them any more. The workload
+ * checks agreement, in the second phase. */
 
 #include "sim/check.h"
 
@@ -21,13 +21,13 @@
 
 typedef struct term {
     uint64_t epoch;
-    uint32_t leader, told; /* who was told first */
-    uint32_t life;         /* of the leader, when it was */
+    uint32_t leader, told; /* who leads; the first member that was told so */
+    uint32_t life;         /* the leader's life at that time */
     int used;
 } term;
 
 typedef struct member {
-    uint64_t latest; /* the epoch that it was told last */
+    uint64_t latest; /* the last epoch that it was told of */
     uint32_t life;   /* counts losses of memory */
 } member;
 
@@ -41,7 +41,7 @@ static size_t size(const mare_sim_options *options)
     return sizeof(leaders) + options->setup.capacity * sizeof(member);
 }
 
-/* Epochs of later lives are far apart and would fall into the same few places. */
+/* Epochs of later lives are far apart: without mixing, they would share few places. */
 static term *place_of(leaders *l, uint64_t epoch)
 {
     return &l->term[(epoch * UINT64_C(0x9E3779B97F4A7C15) >> 32) % REMEMBERED];

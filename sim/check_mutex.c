@@ -18,13 +18,13 @@
 
 typedef struct member {
     int inside, waiting, asked;
-    uint32_t moment;  /* own count when it asked */
+    uint32_t moment;  /* its own count when it asked */
     uint32_t *vector; /* all counts when it asked */
 } member;
 
 typedef struct mutex {
     unsigned promises;
-    uint32_t inside; /* how many */
+    uint32_t inside; /* how many are inside */
     uint64_t fence;
     member member[];
 } mutex;
@@ -52,7 +52,7 @@ static void leave(mutex *x, uint32_t process)
     x->member[process].inside = x->member[process].waiting = 0;
 }
 
-/* From when the others are asked, the order of requests counts. */
+/* The order of requests counts from the time when the others are asked. */
 static void note_asked(mutex *x, mare_sim *sim, const mare_sim_observation *seen)
 {
     member *who = &x->member[seen->process];
@@ -78,8 +78,8 @@ static void check_order(mutex *x, mare_sim *sim, uint32_t process)
     }
 }
 
-/* Whether one that was granted may still act: what it acts under may be over without its having
- * been able to say so. */
+/* Whether a process that was granted may still act: its lease may have run out before it could say
+ * so. */
 static int may_act(const mare_sim *sim, uint32_t process)
 {
     mare_coord_view view;

@@ -227,7 +227,7 @@ static void check_total(order *o, mare_sim *sim, uint32_t process, uint32_t got)
     }
 }
 
-/* Who goes on to the next view has delivered all that anybody did in this one. */
+/* A member that goes on to the next view has delivered all that anybody did in this one. */
 static void end_stretch(order *o, mare_sim *sim, uint32_t process)
 {
     const member *who = &o->member[process];

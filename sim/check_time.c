@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checker of clocks that shall agree, read as an application would, at every step.
+/* The checker of clocks that must agree. It reads them at every step, as an application would.
  *
  *   BACKWARDS   a clock shows less than it did, within one life.
- *   BOUND       two clocks that follow the same round differ by more than the sum of the errors
- *               that they give. */
+ *   BOUND       two clocks that follow the same round differ by more than the sum of their
+ * errors. */
 
 #include "sim/check.h"
 

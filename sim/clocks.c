@@ -22,7 +22,7 @@
 #define NODES_MAX 24
 #define SERVERS_MAX 8
 #define POLLS 60
-#define WARM_UP 32 /* polls after which whoever can must have a time */
+#define WARM_UP 32 /* polls after which every node that can have a time must have one */
 
 enum { DUE_POLL, DUE_QUESTION, DUE_ANSWER, DUE_READ, DUE_TURN, DUE_RISE };
 
@@ -38,12 +38,12 @@ typedef struct node {
     uint32_t servers;
     uint32_t source[SERVERS_MAX];
     mare_ntp_client client[SERVERS_MAX];
-    int64_t lie_ns, wrong_ns; /* a reference: by how much it is wrong, within its bound or not */
+    int64_t lie_ns, wrong_ns; /* a reference: how wrong it is; within its bound, or not */
     uint64_t bound_ns;
     int64_t shown_ns;
     uint32_t polls;
     uint32_t peer;    /* which of the servers is followed */
-    uint32_t refused; /* how often in a row nobody was followed, though they agreed */
+    uint32_t refused; /* how often in a row no server was followed, though they agreed */
     int dead;         /* a reference that answers no more */
 } node;
 
@@ -191,7 +191,8 @@ static void poll(world *w, uint32_t who)
     node *n = &w->node[who];
     uint8_t bytes[MARE_NTP_PACKET_BYTES];
     if (n->server.stratum < MARE_NTP_UNSYNCHRONISED && !n->client[n->peer].reach)
-        n->server.stratum = MARE_NTP_UNSYNCHRONISED; /* silent for long: it holds nobody off */
+        n->server.stratum = MARE_NTP_UNSYNCHRONISED; /* silent for long: its stratum counts no
+                                                      * more */
     for (uint32_t i = 0; i < n->servers; i++) {
         uint32_t length =
             mare_ntp_client_ask(&n->client[i], local(w, n), mare_sim_draw(&w->random), bytes);
@@ -202,7 +203,7 @@ static void poll(world *w, uint32_t who)
          who, 0);
 }
 
-/* Answers at once: the time that a server takes is a part of the way back. */
+/* Answers at once: a server's time to answer counts as a part of the way back. */
 static void answer(world *w, const parcel *question)
 {
     uint32_t who = question->to;
@@ -222,7 +223,7 @@ static void check_filter(world *w, uint32_t who, const mare_ntp_client *client,
     int64_t now_ns = local(w, &w->node[who]);
     for (uint32_t i = 0; i < client->count; i++) {
         const mare_ntp_sample *s = &client->sample[i];
-        mare_time_clock aged; /* a sample as a clock of its own: how it ages is known */
+        mare_time_clock aged; /* a sample, as a clock of its own: so it ages as clocks do */
         mare_time_clock_init(&aged, client->setup.drift_ppb, 0);
         mare_time_clock_set(&aged, s->local_ns, s->local_ns + s->offset_ns, s->error_ns);
         uint64_t error_ns = mare_time_clock_target(&aged, now_ns).error_ns;
@@ -243,7 +244,7 @@ static int follows(uint32_t own, uint32_t now, uint32_t theirs)
     return mare_ntp_follows(now, theirs);
 }
 
-/* The stratum of a node by what the one that it follows says now, if that one is used at all. */
+/* The stratum of a node, from the present one of the server that it follows, if any. */
 static uint32_t stratum_now(const node *n, const mare_ntp_choice *choice, const uint32_t *index,
                             const mare_ntp_estimate *estimate, uint32_t count)
 {
@@ -263,7 +264,7 @@ static void refuse(world *w, uint32_t who)
                                 who, w->node[who].server.stratum);
 }
 
-/* Everything that the servers say now; whether they agree; and whether to follow. */
+/* Collects what the servers say now, checks whether they agree, and decides whether to follow. */
 static void discipline(world *w, uint32_t who)
 {
     node *n = &w->node[who];
@@ -277,7 +278,8 @@ static void discipline(world *w, uint32_t who)
         check_filter(w, who, &n->client[i], &estimate[count]);
         index[count++] = i;
     }
-    /* A majority of those asked, or a liar that answers first would be the majority. */
+    /* A majority of those that were asked: otherwise a liar that answers first would be the
+     * majority. */
     if (!mare_ntp_select(estimate, count, (n->servers - 1) / 2, &choice))
         return;
     w->outcome->outliers += choice.outliers != 0;
@@ -291,7 +293,7 @@ static void discipline(world *w, uint32_t who)
     n->server.stratum = choice.estimate.stratum + 1;
     n->server.root_delay_ns = choice.estimate.root_delay_ns;
     if (n->clock.set)
-        read_clock(w, who); /* a correction happens between two looks at the clock */
+        read_clock(w, who); /* a correction falls between two readings */
     w->options->set(&n->clock, now_ns, choice.estimate.time_ns, choice.estimate.error_ns);
     read_clock(w, who);
 }
@@ -332,8 +334,8 @@ static void make_reference(world *w, uint32_t who)
         plan(w, mare_sim_below(&w->random, w->options->duration_ns / 2), DUE_RISE, who, 0);
 }
 
-/* A reference loses what it rests on: its stratum rises. Where one more than a majority of all is
- * asked, the first that does not lie may fall silent instead. */
+/* A reference loses its source, and its stratum rises. If one more than a majority is asked, the
+ * first one that does not lie may fall silent instead. */
 static void rise(world *w, uint32_t who)
 {
     if (w->options->references % 2 == 0 && who == w->options->liars)
@@ -414,7 +416,7 @@ static void happen(world *w, const mare_sim_due *due)
     }
 }
 
-/* With a majority of good servers, few losses and time enough, everybody has a time. */
+/* With a majority of good servers, few losses and enough time, every node has a time. */
 static void check_synchronised(world *w)
 {
     for (uint32_t i = w->options->references; i < w->nodes; i++) {

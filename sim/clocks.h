@@ -49,10 +49,10 @@ typedef struct mare_sim_clocks_options {
     int (*follows)(uint32_t own, uint32_t now, uint32_t theirs); /* `now`: by the followed one */
     int (*mean)(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
     int (*line)(const mare_rbs *rbs, int64_t local_ns, mare_rbs_offset *offset);
-    /* Readings are held against so much of their bound: with less than 100, how much of it is
+    /* The part of its bound that a reading may use: less than 100 measures how much of the bound is
      * needed. */
     uint32_t bound_percent;
-    /* Is told of every reading, if not NULL. */
+    /* Called for every reading, if not NULL. */
     void (*reading)(void *context, mare_sim_method method, uint64_t error_ns, uint64_t bound_ns);
     void *context;
 } mare_sim_clocks_options;
@@ -93,7 +93,7 @@ int64_t mare_sim_oscillator_read(const mare_sim_oscillator *o, uint64_t true_ns)
 void mare_sim_oscillator_turn(mare_sim_oscillator *o, uint64_t true_ns, int64_t rate_ppb);
 int64_t mare_sim_either_way(mare_sim_random *random, uint64_t most);
 
-/* Counts a reading, and reports BOUND when it is further from the truth than it says. */
+/* Counts a reading. Reports BOUND if it is further from the truth than it says. */
 void mare_sim_clocks_judge(const mare_sim_clocks_options *options, mare_sim_clocks_outcome *outcome,
                            mare_sim_method method, uint32_t who, int64_t wrong_ns,
                            uint64_t bound_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reference broadcasts in virtual time: a sender whose clock nobody asks for, and two receivers
- * that hear most of what it sends, each with a delay of its own in the last step. */
+/* Reference broadcasts in virtual time: a sender whose clock does not matter, and two receivers
+ * that hear most of its messages, each with a delay of its own in the last step. */
 
 #include "sim/clocks.h"
 
@@ -42,7 +42,7 @@ void mare__sim_clocks_rbs(const mare_sim_clocks_options *o, mare_sim_clocks_outc
     receiver pair[2] = {{.mean_ppb = 0}};
     mare_rbs rbs;
     uint64_t now_ns = S, jitter_ns = 1 + o->jitter_ns / 10;
-    /* Each strays by the wander, and the truth is read off in steps of a nanosecond. */
+    /* Both rates stray by the wander. The truth is read in steps of a nanosecond. */
     uint64_t apart_ppb = 2 * o->wander_ppb + (o->wander_ppb ? o->wander_ppb / 100 + 1 : 0);
     mare_rbs_init(&rbs, jitter_ns + 2, o->drift_ppb + o->wander_ppb, apart_ppb);
     for (int i = 0; i < 2; i++) {

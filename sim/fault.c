@@ -18,7 +18,7 @@ static const char *const kind_names[] = {"crash",   "amnesia", "pause", "partiti
                                          "one-way", "leave",   "join",  "burst"};
 _Static_assert(sizeof kind_names / sizeof *kind_names == MARE_SIM_FAULT_KINDS, "a name each");
 
-/* In us, twenty-nine thousand years: two of them can be added, and a digit put behind one. */
+/* In us: twenty-nine thousand years. Two such moments can be added, and one multiplied by ten. */
 #define MOMENT_MOST (UINT64_MAX / 20)
 
 static int has_side(mare_sim_fault_kind kind)

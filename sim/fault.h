@@ -45,8 +45,8 @@ uint32_t mare_sim_faults_draw(mare_sim_fault_list *list, mare_sim_random *random
                               unsigned tolerated, uint32_t processes, uint32_t capacity,
                               uint64_t duration_us);
 
-/* Adds a fault if one that tolerates these bits must bear it: not of `spared` (or NOBODY), and not
- * while another of the same process lasts. Returns whether it did. */
+/* Adds a fault, if an algorithm that tolerates these bits must bear it: not if its process is
+ * `spared` (or NOBODY), nor while another fault of the process lasts. Returns whether it did. */
 int mare_sim_faults_add_fair(mare_sim_fault_list *list, const mare_sim_fault *fault,
                              unsigned tolerated, uint32_t processes, uint32_t capacity,
                              uint32_t spared);

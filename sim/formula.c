@@ -86,8 +86,8 @@ static void calm(mare_sim_options *options, const mare_coord_setup *setup, uint3
 
 /* Mutual exclusion ----------------------------------------------------------------------------- */
 
-/* Voting counts replicas, not members: n of them, and one member more than there are replicas, so
- * that somebody has none and pays for every vote. Returns who that is. */
+/* Voting counts replicas, not members: takes n replicas, and one member more. So one member has no
+ * replica, and pays for every vote. Returns that member. */
 static uint32_t seat_replicas(mare_sim_options *options, uint32_t n)
 {
     uint32_t who = 0;
@@ -171,7 +171,7 @@ static void widen(counted *least, counted *most, counted seen, int first)
     *most = first || above(seen, *most) ? seen : *most;
 }
 
-/* One request of one member, and nothing else; adds what it cost to the range. */
+/* One request of one member, and nothing else. Adds its cost to the range. */
 static void measure_one(const mare_coord_setup *setup, uint32_t n, uint32_t who, int first,
                         measured *m)
 {
@@ -195,7 +195,8 @@ static void measure_one(const mare_coord_setup *setup, uint32_t n, uint32_t who,
     widen(&m->delay_least, &m->delay_most, (counted){w.news_us - row.at_us, HOP_US}, first);
 }
 
-/* What gossips without end: messages of all in one period. Who moves a token sends one more. */
+/* Gossip without end: the messages of all members in one period. A member that moves a token sends
+ * one more. */
 static void measure_gossip(const mare_coord_setup *setup, uint32_t n, measured *m)
 {
     mare_sim_options options;
@@ -238,7 +239,8 @@ static int equals(counted a, uint64_t formula)
     return formula == UINT64_MAX ? a.count == 0 : a.count && a.sum == a.count * formula;
 }
 
-/* Within the limits, where the formula is a bound; the ends of the range, otherwise. */
+/* Where the formula is a bound: whether the range lies within it. Otherwise: whether its ends are
+ * equal. */
 static int agrees(counted least, counted most, uint64_t low, uint64_t high, int is_bound)
 {
     if (is_bound)

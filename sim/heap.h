@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* The queue of what is to happen, by virtual time; what is due at the same time happens in the
- * order in which it was planned. */
+/* The queue of planned events, by virtual time. Events of the same time happen in the order in
+ * which they were planned. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@ typedef struct mare_sim_due {
     uint32_t kind;
     uint32_t process;
     uint32_t index;  /* of a message, a timer, a peer or a fault, as the kind says */
-    uint32_t serial; /* tells whether it is still wanted */
+    uint32_t serial; /* whether the event still counts */
 } mare_sim_due;
 
 typedef struct mare_sim_heap {
@@ -24,7 +24,7 @@ typedef struct mare_sim_heap {
 
 void mare_sim_heap_push(mare_sim_heap *heap, mare_sim_due due);
 
-/* Takes the earliest. Returns 0 when there is none. */
+/* Takes the earliest event. Returns 0 when there is none. */
 int mare_sim_heap_pop(mare_sim_heap *heap, mare_sim_due *due);
 
 void mare_sim_heap_fini(mare_sim_heap *heap);

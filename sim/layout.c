@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READABLE 500u /* messages in one drawing, unless the window was given */
+#define READABLE 500u /* messages in one drawing, unless a window was given */
 #define LEAST_STEP 17.0
 #define MORE_STEP 44.0
-#define PLEASANT 980.0 /* what a short run is stretched to */
+#define PLEASANT 980.0 /* the width to which a short run is stretched */
 #define STRETCH_MOST 6.5
 #define NAME_STEP 7 /* a letter of a name */
+#define NAME_MOST 9 /* letters of one that is short */
 #define BETWEEN 6.0 /* two texts on the same line */
 #define LANE_LEAST 60.0
 #define LANE_MOST 74.0
@@ -28,8 +29,8 @@ static int is_message(const mare_sim_record *record)
     return record->sight == MARE_SIM_SENT;
 }
 
-/* The first or last so many messages, when there are too many to read: without the moment at which
- * they became too many, unless there is no other. */
+/* Picks the first or last so many messages, if there are too many to read. Leaves out the moment
+ * that makes them too many, unless it is the only one. */
 static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, int from_the_end)
 {
     const mare_sim_recording *r = layout->recording;
@@ -51,7 +52,7 @@ static void choose_window(mare_sim_layout *layout, const mare_sim_show *show, in
     }
 }
 
-/* A start, or a timer that ran out for nothing, not even to move a clock: not worth a place. */
+/* A start, or a timer that ran out without effect, not even on a clock: it gets no place. */
 static int is_quiet(const mare_sim_layout *layout, const mare_sim_record *record)
 {
     const mare_sim_recording *r = layout->recording;
@@ -143,8 +144,8 @@ typedef struct texts {
     double end[LINES]; /* of what is written, or 0 */
 } texts;
 
-/* Whether a record writes something whose place is fixed: on which line, and from where to where,
- * seen from its moment. */
+/* Whether a record writes a text whose place is fixed: its line, and its ends as seen from the
+ * record's moment. */
 static int fixed_text(const mare_sim_layout *layout, const mare_sim_record *record, texts *at,
                       int *line, double *from, double *to)
 {
@@ -172,16 +173,16 @@ static int fixed_text(const mare_sim_layout *layout, const mare_sim_record *reco
     return text[0] != '\0';
 }
 
-/* How far to the right a moment has to be, so that none of its texts lies on the one before it on
- * the same line. The records from `at` on are those of the moment; returns the first after them,
- * and in `*right` how far the texts reach. */
+/* How far to the right a moment must be, so that none of its texts lies on the one before it in the
+ * same line. `at` is the first record of the moment. Returns the first record after it, and in
+ * `*right` how far the texts reach. */
 static size_t place_texts(const mare_sim_layout *layout, size_t at, double *x, double *right,
                           texts *of)
 {
     const mare_sim_recording *r = layout->recording;
     uint64_t now_us = r->record[at].time_us;
     size_t end = at;
-    for (int again = 0; again < 2; again++) { /* to look, then to take */
+    for (int again = 0; again < 2; again++) { /* first to look, then to take the places */
         for (end = at; end < r->count && r->record[end].time_us == now_us; end++) {
             const mare_sim_record *record = &r->record[end];
             if (record->process == MARE_COORD_NOBODY)
@@ -209,7 +210,7 @@ static size_t place_texts(const mare_sim_layout *layout, size_t at, double *x, d
 static void place_on_scale(mare_sim_layout *layout)
 {
     const mare_sim_recording *r = layout->recording;
-    double middle = (double)middle_gap(layout), x = 0, first = MARE_SIM_LEFT + 30;
+    double middle = (double)middle_gap(layout), x = 0, first = layout->left + 30;
     texts *of = mare_sim_realloc(NULL, r->capacity * sizeof *of);
     double *right = mare_sim_realloc(NULL, (layout->moments + 1) * sizeof *right);
     size_t at = 0;
@@ -254,7 +255,7 @@ static void place_moments(mare_sim_layout *layout)
     place_on_scale(layout);
 }
 
-/* Deliveries of one moment stand below each other: how many at the most, by process. */
+/* Deliveries of one moment are drawn below each other: finds the most for each process. */
 static void count_stacks(const mare_sim_layout *layout, uint32_t *stack)
 {
     const mare_sim_recording *r = layout->recording;
@@ -271,7 +272,7 @@ static void count_stacks(const mare_sim_layout *layout, uint32_t *stack)
     }
 }
 
-/* Rows are lower when there are many, and higher where deliveries are stacked. */
+/* Rows are lower if there are many, and higher where deliveries are stacked. */
 static void place_rows(mare_sim_layout *layout)
 {
     const mare_sim_recording *r = layout->recording;
@@ -318,7 +319,10 @@ static void find_sendings(mare_sim_layout *layout)
 void mare_sim_layout_init(mare_sim_layout *layout, const mare_sim_recording *recording,
                           const mare_sim_show *show, int from_the_end)
 {
-    *layout = (mare_sim_layout){.recording = recording};
+    int width = mare_sim_name_width(recording);
+    *layout = (mare_sim_layout){.recording = recording, .left = MARE_SIM_LEFT};
+    if (width > NAME_MOST)
+        layout->left += NAME_STEP * (width - NAME_MOST + 3);
     choose_window(layout, show, from_the_end);
     place_moments(layout);
     place_rows(layout);
@@ -334,7 +338,7 @@ void mare_sim_layout_fini(mare_sim_layout *layout)
     free(layout->sent);
 }
 
-/* By halves; a moment outside the window is at its edge. */
+/* By bisection. A moment outside the window is at its edge. */
 double mare_sim_layout_x(const mare_sim_layout *layout, uint64_t time_us)
 {
     size_t low = 0, high = layout->moments;
@@ -346,7 +350,7 @@ double mare_sim_layout_x(const mare_sim_layout *layout, uint64_t time_us)
             high = middle;
     }
     if (!layout->moments || time_us < layout->time_us[0])
-        return MARE_SIM_LEFT;
+        return layout->left;
     if (time_us > layout->time_us[low])
         return layout->x[low] + 24;
     return layout->x[low];

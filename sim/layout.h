@@ -20,12 +20,13 @@ typedef struct mare_sim_layout {
     uint32_t rows;
     double *middle;    /* by row: where its line is */
     double lane;       /* how high a row is, if nothing is stacked in it */
+    double left;       /* how wide the names are */
     size_t *sent;      /* by message number: the record of its sending, or MARE_SIM_NONE */
     uint64_t messages; /* the largest message number */
     uint32_t shown;    /* messages inside the window */
 } mare_sim_layout;
 
-#define MARE_SIM_LEFT 64.0       /* names of the processes */
+#define MARE_SIM_LEFT 64.0       /* names of the processes, if they are short */
 #define MARE_SIM_TOP 44.0        /* the axis */
 #define MARE_SIM_VECTOR_MOST 12u /* members of a group whose vector clocks are written */
 #define MARE_SIM_STACK_MOST 6u   /* deliveries of one moment, below each other */
@@ -49,17 +50,16 @@ typedef struct mare_sim_shown_clock {
     const uint8_t *bytes;
 } mare_sim_shown_clock;
 
-/* Whether a clock is written above a step: it has one that is not the one shown, the step is the
- * last of its process at that moment, and there is room for so large a vector. Then it is the one
- * shown. */
+/* Whether a clock is written above a step: it differs from the one shown last, the step is the last
+ * of its process at that moment, and the vector is not too large. Then it becomes the one shown. */
 int mare_sim_layout_clock(const mare_sim_layout *layout, const mare_sim_record *record,
                           mare_sim_shown_clock *shown);
 
 /* How wide the clock of a step is when it is written. */
 double mare_sim_layout_clock_width(const mare_sim_layout *layout, const mare_sim_record *record);
 
-/* What is written beside an effect (words.c); empty for most. And how many of the same kind came
- * before it at this process and moment: they stand below each other. */
+/* The words beside an effect (words.c); empty for most. Also how many of the same kind came before
+ * it at this process and moment: they are drawn below each other. */
 void mare__sim_words_of(const mare_sim_recording *r, const mare_sim_record *record, char *text,
                         size_t room);
 uint32_t mare__sim_rank_of(const mare_sim_recording *r, const mare_sim_record *record);

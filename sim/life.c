@@ -7,11 +7,11 @@
  *       ◀── LEAVE ──  ▼ │  with its memory, or as a new machine of the next incarnation
  *                    DOWN
  *
- * The detector is a look: some time after anything changed about q, each p looks at q and is told
- * if what it sees differs from what it was told last. The accurate one sees whether q is down; the
- * eager one takes a partition between them for a death as well, the hasty one also a pause. Changes
- * of membership reach all living members at once (a paused one when it resumes), which is the
- * contract of JOIN and LEAVE. */
+ * The detector works by looks. Some time after q has changed, each p looks at q, and is told if q
+ * looks different from what p was told last. The accurate one sees whether q is down; the eager one
+ * takes a partition between them for a death as well, the hasty one also a pause. Changes of
+ * membership reach all living members at once (a paused one when it resumes), which is the contract
+ * of JOIN and LEAVE. */
 
 #include "sim/world.h"
 
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEMORY_MOST (UINT64_C(8) << 30) /* for the machines of one run: more is a slip */
+#define MEMORY_MOST (UINT64_C(8) << 30) /* for the machines of one run: more is a mistake */
 
 /* Bits of told_down. */
 static int was_told(const process *p, uint32_t peer)
@@ -49,7 +49,7 @@ static void plan_look(mare_sim *sim, uint32_t watcher, uint32_t watched)
     mare_sim_heap_push(&sim->heap, due);
 }
 
-/* Everybody looks at one, and one at everybody. */
+/* Everybody looks at this process, and it looks at everybody. */
 static void plan_looks(mare_sim *sim, uint32_t who)
 {
     for (uint32_t i = 0; i < sim->capacity; i++) {
@@ -95,7 +95,8 @@ static int are_linked(const mare_sim *sim, uint32_t a, uint32_t b)
     return a == b || !hooks->linked || hooks->linked(hooks->context, a, b);
 }
 
-/* A change of membership reaches one machine, which then knows nothing of that member's health. */
+/* A change of membership reaches one machine. From then on the machine knows nothing of that
+ * member's health. */
 void mare__sim_tell_news(mare_sim *sim, uint32_t who, mare_coord_event_kind kind, uint32_t about)
 {
     set_told(&sim->process[who], about, 0);
@@ -158,7 +159,7 @@ static mare_coord_setup setup_of(const mare_sim_options *options, uint32_t who,
     return setup;
 }
 
-/* Every machine that the run may make must be one, and all together must fit in memory. */
+/* Every machine that the run may make must be possible, and all together must fit into memory. */
 int mare_sim_options_refuse(const mare_sim_options *options, char *why, size_t room)
 {
     uint64_t bytes = 0;
@@ -195,11 +196,11 @@ static void make_machine(mare_sim *sim, uint32_t who)
         p->machine = mare_sim_realloc(NULL, size);
     mare_coord_init(p->machine, size, &setup);
     for (uint32_t i = 0; p->vector && i < sim->capacity; i++)
-        p->vector[i] = i == who ? p->vector[i] : 0; /* what it knew went with its memory */
+        p->vector[i] = i == who ? p->vector[i] : 0; /* what it knew is lost with its memory */
 }
 
-/* A new machine learns who is in the group before it starts; one that has its memory is first told
- * that it was away, then what it missed. */
+/* Starts a machine. A new one learns who is in the group first. One that has its memory is first
+ * told that it was away, and then what it has missed. */
 static void start(mare_sim *sim, uint32_t who, int with_memory)
 {
     process *p = &sim->process[who];
@@ -214,7 +215,7 @@ static void start(mare_sim *sim, uint32_t who, int with_memory)
         plan_looks(sim, who);
 }
 
-/* What was planned for the life that ends here will not happen. */
+/* Ends a life: its planned events will not happen. */
 static void end_life(process *p, presence then)
 {
     p->presence = then;
@@ -235,7 +236,8 @@ static void crash(mare_sim *sim, uint32_t who)
         plan_look(sim, i, who);
 }
 
-/* With memory: the machine as it was; of one that SAVEs, another that has loaded what was saved. */
+/* With memory: the same machine goes on; or, if the algorithm SAVEs, a new one that loads what was
+ * saved. */
 static void restart(mare_sim *sim, uint32_t who, int with_memory)
 {
     process *p = &sim->process[who];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The map: nodes where their first two dimensions say, larger the longer their way to the net. */
+/* The map: nodes at the first two dimensions of their places, drawn larger the longer their way to
+ * the net is. */
 
 #include "sim/place.h"
 
@@ -30,7 +31,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The middle 98 % decide the scale: who is far out is drawn at the edge. */
+/* The middle 98 % decide the scale: a place far out is drawn at the edge. */
 static int frame_of(const mare_sim_placed *placed, struct frame *frame)
 {
     double *sorted = calloc(placed->n, sizeof *sorted);

@@ -15,7 +15,7 @@ static int is_separator(char c)
     return c == ' ' || c == '\t' || c == ',' || c == ';' || c == '\r' || c == '\n';
 }
 
-/* The next number of a line, -1 for one that is missing. Returns 0 at the end, -1 for nonsense. */
+/* The next number of a line, -1 if it is missing. Returns 0 at the end, -1 for a malformed one. */
 static int next_number(char **at, double *value)
 {
     while (**at && is_separator(**at))

@@ -34,7 +34,7 @@ static double uniform(mare_sim_random *random)
 static double heavy(mare_sim_random *random)
 {
     double u = uniform(random), low = 1, high = 20;
-    while (high - low > 1e-6) { /* bisection, for there is no root without libm */
+    while (high - low > 1e-6) { /* bisection: without libm there is no root function */
         double x = (low + high) / 2;
         if (1 / (x * x) > u)
             low = x;
@@ -84,7 +84,7 @@ static void settle_noisy(struct maker *maker)
     settle_in_towns(maker, NOISY_TOWNS, (const double[]){250, 150}, 20, 4);
 }
 
-/* One answer in three comes when the machine next looks, and a few much later. */
+/* One answer in three waits until the machine looks for packets; a few come much later. */
 static double way_noisy(struct maker *maker, uint32_t i, uint32_t j)
 {
     mare_sim_random *random = &maker->random;
@@ -126,7 +126,7 @@ static const struct kind {
     const char *name;
     void (*settle)(struct maker *maker);
     double (*way)(struct maker *maker, uint32_t i, uint32_t j);
-    int one_way; /* the round trip from i to j says nothing of that from j to i */
+    int one_way; /* the round trips i to j and j to i are unrelated */
 } kinds[MARE_SIM_NETWORKS] = {
     [MARE_SIM_MADE] = {"made", settle_made, way_made, 0},
     [MARE_SIM_NOISY] = {"noisy", settle_noisy, way_noisy, 1},

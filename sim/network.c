@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The network: what becomes of a message between its sending and its arrival.
+/* The network: what happens to a message between its sending and its arrival.
  *
  *     sent ──▶ cut? ──▶ lost? ──▶ delay (and a second copy) ──▶ arrival, if somebody is there
  *

@@ -99,7 +99,8 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
     };
     mare_coord_setup_init(&options->setup, algorithm, processes);
     options->setup.keeps = 1;
-    /* Under a lease all can have been away at once. Who cannot bear that promises no progress. */
+    /* Under a lease all members can have been away at once. An algorithm that does not tolerate
+     * that promises no progress. */
     if (mare__leased_find(algorithm->name) &&
         !(algorithm->promises(&options->setup) & MARE_COORD_EM2))
         options->settle_us = 0;
@@ -128,9 +129,9 @@ uint32_t mare_sim_draw_members(uint64_t seed)
                 : 2 + (uint32_t)(seed % (FEW_MOST - 1));
 }
 
-/* Now and then messages take longer than the algorithm waits for them: then the run is longer, so
- * that as much happens. In large groups much happens in a short time. A duration that was chosen is
- * left alone. */
+/* Sometimes messages take longer than the algorithm waits for them. Then the run is longer, so that
+ * as much happens. In large groups much happens in a short time. A duration that the user has
+ * chosen is kept. */
 static void vary_scale(mare_sim_options *options)
 {
     mare_sim_random random = mare_sim_stream(options->seed, 7);
@@ -157,8 +158,8 @@ static void vary_circle(mare_sim_options *options)
     set_unless_chosen(&options->setup, "salt", (int64_t)mare_sim_below(&random, 1000));
 }
 
-/* A lease that is worth having is longer than the slowest round trip. Half of the seeds have one
- * that is not: then it is lost again and again, and nobody promises progress. */
+/* A useful lease is longer than the slowest round trip. Half of the seeds have one that is not:
+ * then it is lost again and again, and nobody promises progress. */
 static void vary_lease(mare_sim_options *options)
 {
     mare_sim_random random = mare_sim_stream(options->seed, 10);

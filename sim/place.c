@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define CYCLES 1000u
-#define JOIN_PROBES 400u /* of a node that joins, until its error is taken for the last one */
+#define JOIN_PROBES 400u /* probes of a joining node; the error after them counts as its last */
 #define JOIN_LAST 50u    /* over so many of them */
 #define JOIN_WITHIN 1.25
 #define STEADY 2.0    /* in which a steady liar answers: hardly anybody seems nearer */
@@ -38,8 +38,8 @@ static mare_coord_place here(const struct world *world, uint32_t i)
     return place;
 }
 
-/* What a liar says of its place: something else each time, or always the same, far away; and that
- * it is very sure. */
+/* The place that a liar gives: a new one each time, or always the same far one; and it claims to be
+ * very sure. */
 static mare_coord_place lie(struct world *world, uint32_t j)
 {
     mare_coord_place place = {.x = {500 + j, 500}, .error = 0.001};
@@ -105,8 +105,8 @@ static double error_of(struct world *world, uint32_t i, uint32_t count)
     return n ? world->errors[n / 2] : 0;
 }
 
-/* Node i joins the first `count`, who stay where they are. Returns after how many probes it has
- * come within JOIN_WITHIN of its last error. */
+/* Node i joins the first `count` nodes, which stay where they are. Returns after how many probes it
+ * has come within JOIN_WITHIN of its last error. */
 static uint32_t join(struct world *world, uint32_t i, uint32_t count)
 {
     double history[JOIN_PROBES], last = 0;

@@ -9,7 +9,7 @@
 #include <mare/coord_place.h>
 #include <stdio.h>
 
-/* Round trips in milliseconds, row i column j from i to j. What is not above zero was not
+/* Round trips in milliseconds, row i column j from i to j. A value that is not above zero was not
  * measured. */
 typedef struct mare_sim_matrix {
     uint32_t n;

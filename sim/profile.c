@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Profiles: what a seed's faults are like. The usual draw (fault.c) spreads them over the run, at
- * most one at a time for each process, and so it seldom makes what these make in every run:
+/* Profiles: the kinds of faults that a seed draws. The usual draw (fault.c) spreads faults over the
+ * run, at most one at a time for each process. So it seldom makes the situations that these
+ * profiles make in every run:
  *
  *   clustered   most of the group, or one or two again and again, crash within a few times that the
  *               detector needs, and are back before all have heard of it: news of a death and of a
@@ -10,9 +11,9 @@
  *   suspected   processes stand still for longer than the detector waits, and are taken for dead
  *               (for those that tolerate a wrong detector)
  *   brief       processes stay inside for long, and others crash for a moment: who has voted is
- * back, as another that may have forgotten, before it is over what it has voted for quiet       the
- * usual faults; from some time on, some processes want nothing any more: what they last said may
- * have been lost, and they say nothing more that makes up for it
+ *               back, as another that may have forgotten, before it is over what it has voted for
+ *   quiet       the usual faults; from some time on, some processes want nothing any more: what
+ *               they last said may have been lost, and they say nothing more that makes up for it
  *
  * In each but the usual one, half of the seeds are also quiet. Everything is drawn from a stream of
  * its own, so that the network and the pace of a seed are the same in all of them. */

@@ -73,7 +73,7 @@ void mare_sim_recording_fini(mare_sim_recording *recording);
 
 /* What a process is called: "p3", or the name that the captions give it. */
 typedef struct mare_sim_label {
-    char text[16];
+    char text[48];
 } mare_sim_label;
 
 mare_sim_label mare_sim_name(const mare_sim_recording *recording, uint32_t process);

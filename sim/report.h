@@ -23,8 +23,8 @@ typedef struct mare_sim_show {
 int mare_sim_show_run(const mare_sim_options *options, const mare_sim_show *show, FILE *out,
                       mare_sim_outcome *outcome);
 
-/* The promises that a run without violation has shown to be kept: not those that it did not ask
- * for, or could not check. */
+/* The promises that a run without violation has shown to be kept; without those that it did not
+ * test, or could not check. */
 unsigned mare_sim_kept(const mare_sim_options *options, const mare_sim_outcome *outcome);
 
 /* Each one alone. */

@@ -8,8 +8,8 @@
  *     options.workload = &mare_sim_workload_script;
  *     options.workload_context = &script;
  *
- * Who is granted entry goes out by itself after hold_us, unless that is MARE_SIM_STAYS. A request
- * of one that is down at the time is not made. */
+ * A process that is granted entry leaves by itself after hold_us, unless that is MARE_SIM_STAYS. A
+ * request of one that is down at the time is not made. */
 
 #include "sim/workload.h"
 

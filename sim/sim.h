@@ -46,7 +46,7 @@ typedef struct mare_sim_network {
     int bus;  /* one message at a time on the whole network, as the book counts delays */
 } mare_sim_network;
 
-/* Who tells members of each other's death. */
+/* The failure detector: which deaths members are told of. */
 typedef enum mare_sim_detector {
     MARE_SIM_NO_DETECTOR,
     MARE_SIM_ACCURATE, /* late, but never wrong */
@@ -54,12 +54,12 @@ typedef enum mare_sim_detector {
     MARE_SIM_HASTY,    /* … and a process that stands still */
 } mare_sim_detector;
 
-/* What a seed draws its faults like: sim/profile.c has what each is for. */
+/* The kinds of faults that a seed draws: sim/profile.c says what each is for. */
 typedef enum mare_sim_profile {
     MARE_SIM_USUAL,     /* spread over the run */
     MARE_SIM_CLUSTERED, /* crashes close together */
-    MARE_SIM_JOINERS,   /* who joins fails */
-    MARE_SIM_SUSPECTED, /* who stands still is taken for dead */
+    MARE_SIM_JOINERS,   /* processes that join fail */
+    MARE_SIM_SUSPECTED, /* paused processes are taken for dead */
     MARE_SIM_BRIEF,     /* stays are long, crashes short */
     MARE_SIM_QUIET,     /* some want nothing any more from some time on */
     MARE_SIM_PROFILES
@@ -117,7 +117,8 @@ void mare_sim_options_init(mare_sim_options *options, const mare_coord_algorithm
                            uint32_t processes);
 void mare_sim_options_fini(mare_sim_options *options);
 
-/* A group has no more slots than founders, unless faults let others join: makes room for them. */
+/* Makes room for processes that join. A group has as many slots as founders, unless faults let
+ * others join. */
 void mare_sim_make_room_to_join(mare_sim_options *options);
 
 /* How many processes a run of this seed has, when nobody says: mostly a few, seldom up to 40. */
@@ -130,8 +131,8 @@ void mare_sim_vary(mare_sim_options *options);
 /* The part of it that the profile adds, `spared` being the process that must not die, or NOBODY. */
 void mare_sim_profile_draw(mare_sim_options *options, unsigned tolerated, uint32_t spared);
 
-/* Whether this process asks for nothing any more: from a time on that its seed draws, for good. One
- * founder at least is not quiet. */
+/* Whether this process makes no more requests. The seed draws for which processes that is so, and
+ * from when on. At least one founder goes on. */
 int mare_sim_is_quiet(const mare_sim_options *options, uint32_t process, uint64_t now_us);
 
 typedef struct mare_sim_outcome {

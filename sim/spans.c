@@ -93,7 +93,7 @@ static void draw_span(const spans *s, uint32_t who, int what, uint64_t to_us)
     double x1 = mare_sim_layout_x(l, span->since_us), y = mare_sim_layout_y(l, who);
     double x2 = to_us == UINT64_MAX ? l->width - 36 : mare_sim_layout_x(l, to_us);
     if (what == LIVES && span->since_us == 0)
-        x1 = MARE_SIM_LEFT - 4;
+        x1 = l->left - 4;
     fprintf(out, "<g class=\"s %s\">", span_names[what]);
     if (what == LIVES || what == PAUSED)
         fprintf(out, "<path d=\"M%.1f %.1fH%.1f\"/>", x1, y, x2);

@@ -246,7 +246,7 @@ static void draw_arrows(const mare_sim_drawing *d)
 
 /* Events ------------------------------------------------------------------------------------- */
 
-/* What came of a step, whether there was room to write it beside the dot or not. */
+/* The results of a step, even if there was no room to write them beside the dot. */
 static void hint_words(const mare_sim_drawing *d, const mare_sim_record *step)
 {
     const mare_sim_recording *r = d->layout.recording;
@@ -354,11 +354,12 @@ static void draw_names(const mare_sim_drawing *d)
 {
     const mare_sim_layout *l = &d->layout;
     fprintf(d->out, "<g id=\"names\"%s><rect class=\"gutter\" width=\"%.0f\" height=\"%.1f\"/>",
-            mare_sim_name_width(l->recording) > 5 ? " class=\"long\"" : "", MARE_SIM_LEFT - 10,
+            mare_sim_name_width(l->recording) > 5 ? " class=\"long\"" : "", l->left - 10,
             l->height);
+    double middle = l->left > MARE_SIM_LEFT ? (l->left - 10) / 2 : MARE_SIM_LEFT - 24;
     for (uint32_t i = 0; i < l->recording->capacity; i++) {
         if (l->row[i] != MARE_COORD_NOBODY)
-            fprintf(d->out, "<text x=\"%.0f\" y=\"%.1f\">%s</text>", MARE_SIM_LEFT - 24,
+            fprintf(d->out, "<text x=\"%.0f\" y=\"%.1f\">%s</text>", middle,
                     mare_sim_layout_y(l, i) + 5, mare_sim_name(l->recording, i).text);
     }
     fputs("</g>\n", d->out);

@@ -31,8 +31,8 @@ void mare__sim_begin_words(mare_sim_drawing *d);
 void mare__sim_place_words(mare_sim_drawing *d);
 void mare__sim_forget_words(mare_sim_drawing *d);
 
-/* Takes the place of a text that begins there. Returns 0 if it would lie on another, or beyond the
- * edge: then it is not to be written. */
+/* Takes the place of a text that begins there. Returns 0 if it would overlap another text, or the
+ * edge: then do not write it. */
 int mare__sim_take_text(const mare_sim_drawing *d, double left, double base, const char *text,
                         double size, int bold);
 

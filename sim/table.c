@@ -65,10 +65,12 @@ static void write_entries(const mare_sim_options *options, const mare_sim_outcom
     if (!outcome->grants)
         return;
     mare_coord_cost_of(&options->setup, &cost);
-    fprintf(out, "an entry  %.2f messages; the formula %s", (double)outcome->sent / grants,
-            cost.formula);
-    if (cost.messages_least == cost.messages_most)
-        fprintf(out, ", without faults or rivals, gives %" PRIu64, cost.messages_least);
+    fprintf(out, "an entry  %.2f messages", (double)outcome->sent / grants);
+    if (cost.messages_most > 0) { /* an algorithm in Lua need not say what it costs */
+        fprintf(out, "; the formula %s", cost.formula);
+        if (cost.messages_least == cost.messages_most)
+            fprintf(out, ", without faults or rivals, gives %" PRIu64, cost.messages_least);
+    }
     fputc('\n', out);
     fprintf(out, "waiting   %.2f ms on average, %.2f ms at most\n",
             (double)outcome->wait_us / grants / 1000, (double)outcome->wait_most_us / 1000);

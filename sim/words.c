@@ -60,7 +60,7 @@ int mare__sim_place_name(const mare_sim_drawing *d, double x1, double y1, double
             double away = up + sides[side];
             box.x = x1 + parts[i] * (x2 - x1) - away * box.uy;
             box.y = y1 + parts[i] * (y2 - y1) + away * box.ux;
-            if (box.x - box.half_width < MARE_SIM_LEFT ||
+            if (box.x - box.half_width < d->layout.left ||
                 mare_sim_boxes_hit(&d->words->taken, &box))
                 continue;
             mare_sim_boxes_take(&d->words->taken, &box);
@@ -103,7 +103,8 @@ int mare__sim_has_its_place(const mare_sim_recording *r, const mare_sim_record *
            (record->effect == MARE_COORD_VIEW && mare__sim_rank_of(r, record) == 0);
 }
 
-/* Its words if it has any, and if not whose it is. Of a high stack the last says how many more. */
+/* The words of a delivery, if it has any; otherwise its sender. In a high stack the last one says
+ * how many more there are. */
 static void name_delivery(const mare_sim_recording *r, const mare_sim_record *record, char *text,
                           size_t room)
 {
@@ -236,7 +237,7 @@ static int is_within(const mare_sim_drawing *d, const mare_sim_record *record,
                      const mare_sim_box *box)
 {
     const mare_sim_layout *l = &d->layout;
-    return box->x - box->half_width >= MARE_SIM_LEFT && box->x + box->half_width <= l->width &&
+    return box->x - box->half_width >= l->left && box->x + box->half_width <= l->width &&
            box->y - box->half_height >= MARE_SIM_TOP && box->y + box->half_height <= l->height &&
            fabs(box->y - mare_sim_layout_y(l, record->process)) <= l->lane / 2 + 4;
 }

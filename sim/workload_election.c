@@ -4,13 +4,13 @@
  *
  *     waiting ── wake ──▶ calls ──▶ waiting …      up to `rounds` times, the first `entrants`
  *
- * In the second phase nobody calls any more (but for one process, if none ever has, and for all
- * whose superpeer is looked up only when they call: without `repair` nothing happens of itself):
- * within the bound all must agree of themselves, and go on agreeing for a while. Of an algorithm
- * that promises one leader that means: in each part of the network that hangs together, everybody
- * takes the same process for leader, in the same epoch, and it is the best of those that are up (by
- * the parameter `capacity` where the algorithm has it, then by number). Of the others, which choose
- * superpeers: everybody has one, it is up, and it knows. */
+ * In the second phase nobody calls any more. There are two exceptions: one process calls if none
+ * ever has; and all call where a superpeer is looked up only by a call, because without `repair`
+ * nothing happens by itself. Within the bound all members must agree by themselves, and go on
+ * agreeing for a while. If an algorithm promises one leader, that means: in each part of the
+ * network that hangs together, everybody takes the same process for leader, in the same epoch, and
+ * it is the best of those that are up (by the parameter `capacity` where the algorithm has it, then
+ * by number). The others choose superpeers: everybody has one, it is up, and it knows. */
 
 #include "sim/workload.h"
 

@@ -6,23 +6,23 @@
  *         ▲                  │  REVOKED            │ REVOKED, crash
  *         └──────────────────┴─────────────────────┘
  *
- * In the second phase every process that is up must be granted one more entry and finish it, after
- * which it rests: nobody is kept waiting for one that wants nothing any more. Where EM2 is promised
- * (every request is granted in the end) all then come again and again until each has been inside:
- * one that is served only when nobody else asks is not served. Who is not in time breaks EM2. Who
- * is quiet (sim.h) asks for nothing any more. */
+ * In the second phase every process that is up must be granted one more entry, and finish it. Then
+ * it rests, so that nobody has to wait for a process that wants nothing any more. Where EM2 is
+ * promised (every request is granted in the end), all then ask again and again until each has been
+ * inside: a process that is served only when nobody else asks does not count as served. A process
+ * that is late breaks EM2. A quiet process (sim.h) asks for nothing any more. */
 
 #include "sim/workload.h"
 
 #include <inttypes.h>
 
-#define AGAIN_US 1000u /* after a refusal, where nobody thinks: or time would stand still */
+#define AGAIN_US 1000u /* at least, on average, after a refusal: or time would hardly go on */
 
 typedef enum stage { ABSENT, THINKING, ASKED, INSIDE, FINISHED } stage;
 
 typedef struct member {
     stage stage;
-    uint32_t turn;    /* tells a wake that is still meant from one that is not */
+    uint32_t turn;    /* tells whether a planned wake still counts */
     uint32_t done;    /* entries begun */
     uint32_t settled; /* entries finished in the second phase */
     uint64_t asked_us;
@@ -64,12 +64,23 @@ static void begin(void *state, mare_sim *sim)
         think(&all[i], sim, i, mare_sim_options_of(sim)->think_us);
 }
 
+/* After a request that was refused: at once, as without a lease it is each time. A process that
+ * thinks for no time, or for a few microseconds, would do nothing else but ask. */
+static void try_later(member *who, mare_sim *sim, uint32_t process)
+{
+    uint64_t think_us = mare_sim_options_of(sim)->think_us;
+    think(who, sim, process, think_us > AGAIN_US ? think_us : AGAIN_US);
+}
+
 static void see_effect(member *who, mare_sim *sim, const mare_sim_observation *seen)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
     if (seen->effect->kind == MARE_COORD_GRANTED) {
         who->stage = INSIDE;
         mare_sim_wake(sim, seen->process, options->hold_us, ++who->turn);
+    } else if (seen->effect->kind == MARE_COORD_REVOKED && who->stage == ASKED &&
+               who->asked_us == mare_sim_now(sim)) {
+        try_later(who, sim, seen->process);
     } else if (seen->effect->kind == MARE_COORD_REVOKED && who->stage != FINISHED) {
         think(who, sim, seen->process, options->think_us);
     }
@@ -111,7 +122,7 @@ static void ask(member *who, mare_sim *sim, uint32_t process)
     who->done++;
     who->asked_us = mare_sim_now(sim);
     if (mare_sim_request(sim, process, MARE_COORD_ENTER, deadline_us, NULL, 0) != MARE_COORD_OK)
-        think(who, sim, process, options->think_us ? options->think_us : AGAIN_US);
+        try_later(who, sim, process);
 }
 
 /* Whether all that are up have finished so many entries of the second phase. */
@@ -130,9 +141,9 @@ static uint32_t entries_to_settle(const mare_sim_options *options)
     return options->setup.algorithm->promises(&options->setup) & MARE_COORD_EM2 ? 2 : 1;
 }
 
-/* After an entry of the second phase. The last to have had its first calls everybody. From then on
- * one asks again in less time than another needs to be served, so that somebody always waits; but
- * not in no time, or time would stand still. */
+/* After an entry of the second phase. When the last process has had its first entry, all are called
+ * again. From then on each asks again sooner than another can be served, so that somebody always
+ * waits; but not at once, or time would stand still. */
 static void go_on(member *all, mare_sim *sim, uint32_t process)
 {
     const mare_sim_options *options = mare_sim_options_of(sim);
@@ -179,8 +190,8 @@ static int settled(void *state, mare_sim *sim)
     return all_have(state, sim, entries_to_settle(mare_sim_options_of(sim)));
 }
 
-/* Whom to name: of those that have not been inside often enough, the one that has waited longest.
- * Others may have been served, and wait for it to have its turn. */
+/* Names one process: of those with too few entries, the one that has waited longest. Others may
+ * have been served, and be waiting for its turn. */
 static void overdue(void *state, mare_sim *sim)
 {
     const member *all = state;

@@ -4,7 +4,7 @@
  *
  * What it multicasts is unlike anything else in the run: process, count, then some bytes of noise.
  * In the second phase every process that is up multicasts again and again until each of them has
- * delivered something of each of them from that phase. Who is quiet (sim.h) says nothing there, and
+ * delivered something of each of them from that phase. A quiet one (sim.h) says nothing there, and
  * has to deliver all the same.
  *
  * Then everybody falls silent, and whatever was multicast (with views: in the last one, which must
@@ -22,7 +22,7 @@
 #define POLL UINT32_MAX /* the number of a wake that only looks */
 
 typedef struct member {
-    uint32_t turn; /* tells a wake that is still meant from one that is not */
+    uint32_t turn; /* tells whether a planned wake still counts */
     uint32_t done;
     uint32_t sent; /* in this view, or at all */
     uint64_t view; /* 0: none */
@@ -89,7 +89,8 @@ static void multicast(order *o, mare_sim *sim, uint32_t process)
     data[12] = (uint8_t)mare_sim_settling(sim);
     for (uint32_t i = 0; i < noise; i++)
         data[HEAD_BYTES + i] = (uint8_t)mare_sim_draw(random);
-    o->member[process].sent++; /* before the request: what is delivered at once must not be ahead */
+    o->member[process].sent++; /* before the request: it may be delivered at once, and must be
+                                * counted by then */
     if (mare_sim_request(sim, process, MARE_COORD_MULTICAST, 0, data, HEAD_BYTES + noise) ==
         MARE_COORD_OK)
         o->member[process].done++;
@@ -108,7 +109,7 @@ static void wake(void *state, mare_sim *sim, uint32_t process, uint32_t number)
     think(o, sim, process);
 }
 
-/* Who enters a view, or is outside, counts anew. */
+/* A process that enters a view, or is outside, counts anew. */
 static void begin_view(order *o, uint32_t process, uint64_t view, uint32_t n)
 {
     o->member[process].view = view;

@@ -2,7 +2,7 @@
 
 /* The workload that does what a script says, at the times it says. Wakes below the script's length
  * are its rows; those from there on are exits, and count which stay they end. Wakes do not survive
- * a crash, so whoever comes back plans the rest of its rows again. */
+ * a crash, so a process that comes back plans the rest of its rows again. */
 
 #include "sim/script.h"
 

@@ -152,8 +152,8 @@ static void carry_out(mare_sim *sim, uint32_t who, const mare_coord_effect *effe
     }
 }
 
-/* Happened-before: what the message knew becomes known, and this is an event of one's own. A
- * message that the machine refused has not been received. */
+/* Happened-before: the receiver learns what the message knew, and this step is an event of its own.
+ * A message that the machine refused does not count as received. */
 static void note_causality(mare_sim *sim, process *p, uint32_t who, const message *arrived)
 {
     if (!p->vector)
@@ -213,7 +213,8 @@ static void arrive(mare_sim *sim, uint32_t slot)
     mare__sim_message_free(sim, slot);
 }
 
-/* What is due at a paused process waits for it. Returns nonzero when it was put off. */
+/* Events that are due at a paused process wait until it resumes. Returns nonzero when the event
+ * waits. */
 static int put_off(mare_sim *sim, const mare_sim_due *due)
 {
     if (due->kind >= DUE_FAULT || sim->process[due->process].presence != PAUSED)
@@ -274,8 +275,8 @@ static void happen(mare_sim *sim, const mare_sim_due *due)
 
 /* The run ------------------------------------------------------------------------------------ */
 
-/* A run without second phase is over: who waits will wait for ever when nothing is due any more.
- * When something is, nobody can say, and the outcome tells how many it is about. */
+/* At the end of a run without second phase. If nothing is due any more, those who wait will wait
+ * for ever. If something is due, nobody can say; then the outcome tells how many wait. */
 static void look_for_waiting(mare_sim *sim, int more)
 {
     const mare_coord_setup *setup = &sim->options->setup;
@@ -292,7 +293,7 @@ static void look_for_waiting(mare_sim *sim, int more)
     }
 }
 
-/* An algorithm that makes ever more of its own messages must not take the machine with it. */
+/* An algorithm that sends ever more messages must not use up the machine. */
 static void check_budget(mare_sim *sim, uint64_t steps_most)
 {
     uint64_t bytes = sim->message_bytes + sim->heap.room * sizeof(mare_sim_due);
@@ -331,8 +332,8 @@ static void run(mare_sim *sim)
         look_for_waiting(sim, more);
 }
 
-/* The second phase is due like anything else, and before all else of its moment: it was planned
- * first. */
+/* The second phase is planned like any event. It was planned first, so it comes before all else of
+ * its moment. */
 static void plan_settling(mare_sim *sim)
 {
     mare_sim_due due = {.time_us = sim->options->duration_us, .kind = DUE_SETTLE};

@@ -11,7 +11,7 @@
   name starts with `private`, for our Lua modules alone.
 - Every command that `MARE help` lists is in docs/reference/cli.md. A command is a line of two
   spaces, the name, two or more spaces and a description.
-- Every test that docs/guide/security.md names, `a_case_of_it`, is there.
+- Every line of the tables in docs/guide/security.md names a test that is there: lua-NAME `case`.
 
 Prints `file:line: what is missing; where to write it` for each gap, and fails if there is any.
 """
@@ -91,12 +91,22 @@ def check_tests(root):
     page = root / 'docs/guide/security.md'
     if not page.exists():
         return
-    tests = '\n'.join(path.read_text(encoding='utf-8')
-                      for path in (root / 'tests/lua').glob('test_*.lua'))
+    default, place = None, page.relative_to(root)
     for number, line in enumerate(page.read_text(encoding='utf-8').splitlines(), 1):
-        for name in re.findall(r'`([a-z]+(?:_[a-z]+){2,})`', line):
-            if not re.search(rf'\b{name}\b', tests):
-                yield f'{page.relative_to(root)}:{number}: there is no test {name}'
+        default = next(iter(re.findall(r'^All in lua-(\w+):', line)), None if line.startswith('#')
+                       else default)
+        cells = [cell.strip() for cell in line.strip('|').split('|')]
+        if not line.startswith('|') or cells[-1] in ('shown by', '---'):
+            continue
+        suite, named = default, 0
+        for other, case in re.findall(r'lua-(\w+)|`(\w+)`', cells[-1]):
+            suite, named = other or suite, named + bool(case)
+            path = root / f'tests/lua/test_{suite}.lua'
+            text = path.read_text(encoding='utf-8') if path.exists() else ''
+            if case and not re.search(rf'\b{case}\s*[=(]', text):
+                yield f'{place}:{number}: there is no case {case} in lua-{suite}'
+        if not named:
+            yield f'{place}:{number}: no test shows that; name one: lua-NAME `case`'
 
 
 def main(root='.', mare=None):

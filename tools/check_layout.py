@@ -157,6 +157,17 @@ class Checker:
                 self.breach(path, number, f'#{kind} belongs in src/platform only; choose at run '
                             'time, in Meson, or behind a function of src/platform')
 
+    def check_made_cases(self, path, lines):
+        """`t.in_folder` makes a case and runs nothing: as a statement it must be called."""
+        for number, line in enumerate(lines, 1):
+            made = re.match(r'^(\s+)(?:t\.)?in_folder\(function', line)
+            if not made:
+                continue
+            end = next((rest for rest in lines[number:] if rest.startswith(made[1] + 'end')), '')
+            if not end.strip().startswith('end)('):
+                self.breach(path, number, 'in_folder only makes a function, which nobody calls '
+                            'here; end it with end)()')
+
     def check_file(self, path):
         full = self.root / path
         source = path.suffix in SOURCE
@@ -170,6 +181,8 @@ class Checker:
             for number, line in enumerate(lines, 1):
                 if len(line.expandtabs(8)) > LINE_WIDTH:
                     self.breach(path, number, f'{len(line)} columns; keep within {LINE_WIDTH}')
+        if path.parts[:2] == ('tests', 'lua'):
+            self.check_made_cases(path, lines)
         if path.suffix not in ('.c', '.h'):
             return
         folder = self.folder(path)

@@ -10,12 +10,13 @@ set -eu
 tools=$(dirname "$0")
 list=$tools/packages.txt
 unpacked=$tools/../build-unpacked
+sums=$(cd "$tools" && pwd)/npm.sums
 if [ $# = 0 ]; then
     echo "usage: tools/setup.sh GROUP...   (groups are in tools/packages.txt)" >&2
     exit 2
 fi
 
-# listed install|unpack GROUP...: the packages of these groups that are used in this way.
+# listed install|unpack|npm GROUP...: the packages of these groups that are used in this way.
 listed() {
     awk -v groups="$*" '
         BEGIN { n = split(groups, g, " "); for (i = 2; i <= n; i++) want[g[i]] = 1 }
@@ -33,6 +34,7 @@ listed() {
 }
 wanted=$(listed install "$@")
 aside=$(listed unpack "$@")
+modules=$(listed npm "$@")
 
 if ! command -v dpkg-query >/dev/null; then
     # shellcheck disable=SC2086 # lists of words
@@ -56,7 +58,37 @@ for package in $(missing_of $aside); do
     [ -d "$unpacked/$package" ] || to_unpack="${to_unpack:-}$package "
 done
 to_unpack=${to_unpack:-}
-[ -n "$missing$to_unpack" ] || exit 0
+
+# One of npm's: its files, in a folder that gets its name when all of them are there; `require`
+# looks for it in build-unpacked/node_modules. npm fetches the archive, and neither builds nor runs
+# anything of it.
+fetch_module() {
+    name=${1%-*}
+    rm -rf "$unpacked/new"
+    mkdir -p "$unpacked/new/package" "$unpacked/node_modules"
+    (cd "$unpacked/new" && npm pack --silent --fetch-retries=0 --fetch-timeout=60000 \
+        "$name@${1##*-}" >/dev/null) || return 1
+    (cd "$unpacked/new" && grep -F "  $1.tgz" "$sums" | sha512sum -c --quiet -) || return 1
+    tar -xzf "$unpacked/new/$1.tgz" -C "$unpacked/new/package" --strip-components=1 || return 1
+    mv "$unpacked/new/package" "$unpacked/$1" && rm -rf "$unpacked/new"
+    ln -sfn "../$1" "$unpacked/node_modules/$name"
+}
+fetch_modules() {
+    [ -z "$modules" ] || command -v npm >/dev/null || return 0
+    for package in $modules; do
+        [ ! -d "$unpacked/$package" ] || continue
+        echo "setup: fetching from npm, into build-unpacked: $package"
+        if ! fetch_module "$package"; then
+            echo "setup: that failed; the tests that want it will be skipped"
+            rm -rf "$unpacked/new"
+            return 0
+        fi
+    done
+}
+if [ -z "$missing$to_unpack" ]; then
+    fetch_modules
+    exit 0
+fi
 
 if [ "$(id -u)" = 0 ]; then
     as_root=
@@ -115,6 +147,8 @@ elif ! get; then
     update
     get
 fi
+
+fetch_modules
 
 # Meson asked for these when it configured, and was told no. A build.ninja older than what it was
 # made from is made again. What is unpacked Meson never asks for.

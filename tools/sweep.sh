@@ -5,10 +5,13 @@
 # nodes (`link`), and of the transaction of synchronizers (`synchronizer`, a tenth as many); goes on
 # after a violation, and fails in the end if there was one.
 #
-#   SWEEP_SEEDS=1000 SWEEP_FROM=1 tools/sweep.sh [NAME...]
+# Each is swept under every profile of faults (docs/reference/sim.md), or those of SWEEP_PROFILES.
+#
+#   SWEEP_SEEDS=1000 SWEEP_FROM=1 SWEEP_PROFILES='usual brief' tools/sweep.sh [NAME...]
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export SWEEP_SEEDS="${SWEEP_SEEDS:-100000}" SWEEP_FROM="${SWEEP_FROM:-1}"
+profiles="${SWEEP_PROFILES:-usual clustered joiners suspected brief quiet}"
 
 # A line is an algorithm and its settings.
 variants='
@@ -48,14 +51,18 @@ failed=
 sweep() { # NAME [SETTING...]
     algorithm=$1
     shift
-    [ $# -eq 0 ] || echo "$algorithm with $*:"
-    # shellcheck disable=SC2046 # two words for each setting
-    build/mare sim "$algorithm" --seed "$SWEEP_FROM" --seeds "$SWEEP_SEEDS" \
-        $(for setting in "$@"; do echo "--param $setting"; done) || failed="$failed $algorithm"
+    for profile in $profiles; do
+        echo "$algorithm, $profile${*:+, with $*}:"
+        # shellcheck disable=SC2046 # two words for each setting
+        build/mare sim "$algorithm" --profile "$profile" --seed "$SWEEP_FROM" \
+            --seeds "$SWEEP_SEEDS" $(for setting in "$@"; do echo "--param $setting"; done) ||
+            failed="$failed $algorithm"
+    done
 }
 
 # shellcheck disable=SC2046 # a list of names
-[ $# -gt 0 ] || set -- link synchronizer central+lease ricart+lease token+lease majority+lease \
+[ $# -gt 0 ] || set -- link synchronizer \
+    central+lease ricart+lease token+lease majority+lease voting+lease \
     $(build/mare sim list | sed -n '/^Figures/q; s/^\([a-z][a-z0-9-]*\) .*/\1/p')
 for name in "$@"; do
     if [ "$name" = link ]; then

@@ -82,17 +82,18 @@ typedef enum mare_coord_event_kind {
     MARE_COORD_MULTICAST, /* sends `data` to the group */
 
     /* What the host's failure detector says of `peer`. Algorithms state whether they need it to be
-     * right. Between DOWN and UP the peer is not listened to: its messages are REFUSED, so that the
-     * dead do not speak. Of a DOWN, `number` is not 0 if the peer has held nothing at a moment
-     * since this member's process began, whatever an earlier one has let it have: a lease can tell.
+     * right. Between DOWN and UP the machine ignores the peer: its messages are REFUSED, so that
+     * the dead do not speak. In a DOWN, `number` is not 0 if at some moment since this member's
+     * process began the peer held nothing, whatever an earlier process granted it. A lease knows.
      */
     MARE_COORD_PEER_DOWN,
     MARE_COORD_PEER_UP,
 
     /* The group itself changes by `peer`. All living members are told of a JOIN before the newcomer
      * is started, and of changes in the same order; virtual synchrony (see the multicasts) does
-     * that, or an administrator. LEAVE about oneself is an orderly goodbye: the machine does and
-     * hears nothing any more. Who comes back is a new machine, of a larger incarnation. */
+     * that, or an administrator. LEAVE about oneself is an orderly goodbye: after it the machine
+     * does and hears nothing. A member that comes back is a new machine with a larger incarnation.
+     */
     MARE_COORD_JOIN,
     MARE_COORD_LEAVE,
     MARE_COORD_EVENT_KINDS
@@ -115,8 +116,8 @@ MARE_COORD_EXPORT const char *mare_coord_event_name(mare_coord_event_kind kind);
 
 /* What the host must do, in the order of the list. */
 typedef enum mare_coord_effect_kind {
-    /* `data` is to be kept, in place of what was kept before, and to be on the disk before anything
-     * behind it in the list is done. Comes first, and only with setup.keeps. */
+    /* Keep `data` in place of what was kept before. It must be on the disk before you do anything
+     * that comes after it in the list. Comes first, and only with setup.keeps. */
     MARE_COORD_SAVE,
     MARE_COORD_SEND,         /* `data` to `peer`, never oneself */
     MARE_COORD_BROADCAST,    /* `data` to each other member for whom mare_coord_has_member() */
@@ -129,21 +130,21 @@ typedef enum mare_coord_effect_kind {
     MARE_COORD_DELIVER, /* `data`, multicast by `peer`; `number` counts deliveries at this member */
     MARE_COORD_ELECTED, /* `peer` leads in epoch `number` */
     /* The group was agreed to be `data`, a uint32_t for each member in this machine's byte order
-     * (copy them out: they are not aligned); `number` is the view's. Of an election on a ring: who
-     * is on the new ring, in its order; `number` is the epoch. */
+     * (copy them out: they are not aligned); `number` is the view's. In an election on a ring:
+     * the members of the new ring, in its order; `number` is the epoch. */
     MARE_COORD_VIEW,
-    /* It is in no view any more, though it lives; `text` says why. Nothing is delivered, and a
-     * multicast is REFUSED, until a VIEW says that it is in again, as another life: what was
-     * delivered elsewhere in the meantime it has missed. */
+    /* This member lives but is no longer in a view; `text` says why. Nothing is delivered, and a
+     * multicast is REFUSED, until a VIEW says that it is in again. Then it begins another life: it
+     * has missed what was delivered elsewhere in the meantime. */
     MARE_COORD_OUTSIDE,
     /* Said once a life: all members that are up have answered, `number` of them, and none remembers
-     * the group. It goes on by itself if one that does comes back; if there is none any more, the
-     * group has to be made anew (setup.founds). */
+     * the group. If a member that remembers it comes back, the machine goes on by itself. If there
+     * is no such member left, the group must be founded again (setup.founds). */
     MARE_COORD_NO_GROUP,
 
     /* News of the lease under which a member acts for its group (src/coord/lease). */
     MARE_COORD_LEASED,   /* it may act; `number` is the epoch of its lease */
-    MARE_COORD_UNLEASED, /* it may not any more, and has given up what it held */
+    MARE_COORD_UNLEASED, /* it may no longer act, and has given up what it held */
     MARE_COORD_DOWN,     /* `peer` holds no lease: that of epoch `number` is over, for good */
     MARE_COORD_UP,       /* `peer` holds a lease, of epoch `number` */
 
@@ -171,8 +172,8 @@ MARE_COORD_EXPORT const char *mare_coord_effect_name(mare_coord_effect_kind kind
  *
  * mare_coord_room() says what the largest step of a machine can need; a step with less returns
  * NOROOM and does nothing, so that running out in the middle cannot happen. `lost` counts effects
- * that an algorithm made beyond what it had declared: always 0 in this library (a test sees to it),
- * and as harmful as a lost message for an algorithm of yours. */
+ * that an algorithm made beyond what it had declared. In this library it is always 0 (a test
+ * checks); in an algorithm of yours, a lost effect is as harmful as a lost message. */
 typedef struct mare_coord_effects {
     mare_coord_effect *list;
     uint32_t room; /* in effects */
@@ -193,13 +194,13 @@ typedef struct mare_coord_setup {
     uint32_t marks;    /* nonzero: effects include MARK */
     uint32_t keeps;    /* nonzero: effects include SAVE, if the algorithm has something to keep */
     /* Nonzero: this start founds the group. Each founder says so once, when the group is made, and
-     * never again, whatever it has lost since: a second founding is a second group. Who does not
-     * found comes to a group that exists, and learns from the others before it acts. If none of
-     * those that are up remembers the group, it says so (NO_GROUP). */
+     * never again, whatever it has lost since: a second founding is a second group. A member that
+     * does not found joins a group that exists, and learns from the others before it acts. If no
+     * member that is up remembers the group, it says so (NO_GROUP). */
     uint32_t founds;
-    /* Which life of this member: larger at each start without memory; 0 only for who founds. A
-     * counter on disk does, and so do seconds since 1970. Below 2^31. A life that is numbered by a
-     * counter is good for 2^32 requests; after that start anew, with a larger one. */
+    /* Which life of this member: larger at each start without memory; 0 only for a founder. Use a
+     * counter on disk, or the seconds since 1970. Below 2^31. If a counter numbers the lives, one
+     * life is good for 2^32 requests; after that start again, with a larger number. */
     uint64_t incarnation;
     uint64_t seed; /* of the machine's pseudo-random numbers */
     void *context; /* for an algorithm of the host's own (one written in Lua, say); not used here */
@@ -396,14 +397,14 @@ struct mare_coord_algorithm {
     void (*peer)(mare_coord *machine, const mare_coord_event *event, mare_coord_effects *effects);
     void (*look)(const mare_coord *machine, mare_coord_view *view);
     /* What must outlive a crash: how many numbers, what they are, and back, MALFORMED if they make
-     * no sense. Of an algorithm that keeps nothing all are NULL, or it is 0 numbers. */
+     * no sense. For an algorithm that keeps nothing, all three are NULL, or `kept` returns 0. */
     uint32_t (*kept)(const mare_coord_setup *setup);
     void (*keep)(const mare_coord *machine, uint64_t *out);
     mare_coord_status (*recall)(mare_coord *machine, const uint64_t *in);
 };
 
-/* What the algorithm costs in a group so set up. All zero, with messages alone, for an algorithm
- * that does not say more. */
+/* What the algorithm costs in a group with this set-up. For an algorithm without `cost`, only the
+ * messages are set, and the rest is zero. */
 MARE_COORD_EXPORT void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost);
 
 /* The algorithms of the library. A program that names those it uses, and links libmare-coord.a, is

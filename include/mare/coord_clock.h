@@ -88,8 +88,8 @@ MARE_COORD_EXPORT int mare_coord_vector_deliverable(const uint64_t *clock, const
  * change must no longer be around, which a change of view by agreement sees to. */
 MARE_COORD_EXPORT void mare_coord_vector_reset_slot(uint64_t *clock, uint32_t slot);
 
-/* The sparse form: only members that have done something take room, so that a message in a group of
- * ten thousand of whom five speak carries five pairs. Sorted by member; an absent one counts zero.
+/* The sparse form: only members that have done something take room. In a group of ten thousand in
+ * which five speak, a message carries five pairs. Sorted by member; an absent one counts zero.
  * A member that left keeps a tombstone, so that an old stamp cannot bring it back to life. */
 typedef struct mare_coord_sparse_entry {
     uint32_t member;
@@ -120,7 +120,7 @@ MARE_COORD_EXPORT int mare_coord_sparse_leave(mare_coord_sparse *clock, uint32_t
 /* The member is back, as a new one that counts from zero. */
 MARE_COORD_EXPORT int mare_coord_sparse_join(mare_coord_sparse *clock, uint32_t member);
 
-/* Drops the tombstones, once no stamp from before the departures can arrive any more. */
+/* Drops the tombstones. Call it when no stamp from before the departures can still arrive. */
 MARE_COORD_EXPORT void mare_coord_sparse_compact(mare_coord_sparse *clock);
 
 /* How two clocks stand to each other. Members that left according to either do not take part. */

@@ -4,9 +4,9 @@
 /* The network time protocol, version 4, as client and as server, without input or output.
  *
  * A client asks a server with a packet, notes when it left and when the answer came by its own
- * oscillator, and gets the time with a bound of its error (Cristian's method). Of the last eight
- * answers it trusts the one whose round trip was shortest. With several servers, the time that a
- * majority of them agrees on is found, and the rest are left out.
+ * oscillator, and gets the time with a bound of its error (Cristian's method). It trusts the one of
+ * the last eight answers that had the shortest round trip. With several servers it finds the time
+ * that a majority of them agrees on, and leaves the others out.
  *
  *     mare_ntp_client client;
  *     mare_ntp_client_init(&client, &setup);
@@ -198,8 +198,8 @@ MARE_COORD_EXPORT mare_ntp_verdict mare_ntp_client_note(mare_ntp_client *client,
                                                         int64_t t2_ns, int64_t t3_ns, int64_t t4_ns,
                                                         uint64_t server_error_ns);
 
-/* Drops all samples: the local oscillator has stood still, or jumped. The question that is under
- * way is given up too, for nobody knows how long its answer took. */
+/* Drops all samples: the local oscillator has stood still, or jumped. Gives up the question that is
+ * under way, too, because nobody knows how long its answer took. */
 MARE_COORD_EXPORT void mare_ntp_client_forget(mare_ntp_client *client);
 
 /* Nanoseconds until the next question: the poll interval, longer after a RATE kiss. */
@@ -232,11 +232,11 @@ typedef struct mare_ntp_choice {
 
 /* Finds the time from `count` estimates (at most 32), all made for one instant, of which at most
  * `liars` are wrong about their own bounds; then the truth is within the error of the result. More
- * than `liars` must agree. Who asks m servers can survive (m − 1) / 2 liars, and says so also while
- * some are silent: of three servers two must agree, of five three. The intersection (Marzullo)
- * leaves outliers out; of the rest, those that scatter most are put aside while more than three are
- * left (RFC 5905, 11.2.2); the combination is weighted by their errors; the peer is the survivor of
- * the lowest stratum, then of the smallest error. 0: they do not agree. */
+ * than `liars` must agree. If you ask m servers you can survive (m − 1) / 2 liars. Give that number
+ * also while some are silent: of three servers two must agree, of five three. The intersection
+ * (Marzullo) leaves outliers out. Of the rest, those that scatter most are put aside while more
+ * than three are left (RFC 5905, 11.2.2). The combination is weighted by their errors. The peer is
+ * the survivor of the lowest stratum, then of the smallest error. 0: they do not agree. */
 MARE_COORD_EXPORT int mare_ntp_select(const mare_ntp_estimate *estimates, uint32_t count,
                                       uint32_t liars, mare_ntp_choice *choice);
 

@@ -33,10 +33,10 @@ typedef struct mare_coord_place {
 MARE_COORD_EXPORT double mare_coord_place_distance(const mare_coord_place *a,
                                                    const mare_coord_place *b);
 
-/* Whether it can be a place: finite numbers, none absurd, height and error not negative. What came
- * over a network is to be asked this first. The functions below that are given places ask it
- * themselves, and say what becomes of one that is none; the fix, whose unit may be anything, asks
- * only that numbers are finite. */
+/* Whether it can be a place: finite numbers, none absurd, height and error not negative. Check what
+ * came over a network with this first. The functions below that take places check them themselves,
+ * and say what they do with an invalid one. The fix, whose unit may be anything, only checks that
+ * the numbers are finite. */
 MARE_COORD_EXPORT int mare_coord_place_valid(const mare_coord_place *place);
 
 /* Vivaldi ------------------------------------------------------------------------------------- */
@@ -75,8 +75,8 @@ MARE_COORD_EXPORT mare_coord_status mare_coord_vivaldi_update(mare_coord_vivaldi
 /* `peer` is gone: what was remembered of it no longer counts. */
 MARE_COORD_EXPORT void mare_coord_vivaldi_forget(mare_coord_vivaldi *node, uint64_t peer);
 
-/* Whom to measure next, of `count` known peers: an index. Every other time any of them, else one of
- * the remembered that are near, for a node must know its surroundings and the far away alike. */
+/* Which of `count` known peers to measure next: an index. Every other time it is any of them, else
+ * a near one that is remembered, because a node must know its surroundings and far places alike. */
 MARE_COORD_EXPORT uint32_t mare_coord_vivaldi_choose(mare_coord_vivaldi *node,
                                                      const uint64_t *peers, uint32_t count);
 

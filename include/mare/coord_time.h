@@ -89,7 +89,7 @@ MARE_COORD_EXPORT void mare_time_clock_init(mare_time_clock *clock, uint64_t dri
 /* It was found that at the local instant `local_ns` the true time is `time_ns` ± `error_ns`. From
  * now on the clock moves there. What was known before is replaced, also by something with a wider
  * bound: the clock cannot tell whether the old finding still holds (UTC steps at leap seconds), so
- * whoever has several chooses among them, as mare_ntp_client_best does. */
+ * with several of them choose one, as mare_ntp_client_best does. */
 MARE_COORD_EXPORT void mare_time_clock_set(mare_time_clock *clock, int64_t local_ns,
                                            int64_t time_ns, uint64_t error_ns);
 
@@ -136,8 +136,8 @@ MARE_COORD_EXPORT int64_t mare_berkeley_mean(int64_t *clock_ns, uint32_t count, 
 #define MARE_RBS_WINDOW 32
 
 /* What one receiver knows of another one's clock. Both note when they heard the same broadcasts and
- * tell each other; who sent them, and when, does not matter, and nobody's clock is changed. The
- * oldest of more than 32 pairs are forgotten. Fields may be read. */
+ * tell each other. It does not matter who sent them, or when. Nobody's clock is changed. The oldest
+ * of more than 32 pairs are forgotten. Fields may be read. */
 typedef struct mare_rbs {
     uint64_t jitter_ns;  /* one receiver hears a broadcast at most so much later than the other */
     uint64_t drift_ppb;  /* ρ of both */
@@ -217,15 +217,15 @@ typedef struct mare_time_leaps {
     int64_t expires_s; /* from this second of UTC on there may be more; 0: nobody knows */
 } mare_time_leaps;
 
-/* The table up to 2017, since when TAI is 37 seconds ahead. It expires on 28 June 2027: for so long
- * the IERS had announced that nothing changes when it was written down. A constant. */
+/* The table up to 2017; since then TAI is 37 seconds ahead. It expires on 28 June 2027: when it was
+ * written, the IERS had announced that nothing changes until then. A constant. */
 MARE_COORD_EXPORT const mare_time_leaps *mare_time_leaps_known(void);
 
 /* Nonzero when the table is not known to be complete at this UTC: TAI may be further ahead. */
 MARE_COORD_EXPORT int mare_time_leaps_expired(const mare_time_leaps *leaps, int64_t utc_ns);
 
-/* UTC as POSIX and NTP count it to TAI. Before 1972 the first entry is used. Of the two instants
- * that a leap second makes share a number, the first. */
+/* UTC as POSIX and NTP count it to TAI. Before 1972 the first entry is used. A leap second makes
+ * two instants share a number: the result is the first of them. */
 MARE_COORD_EXPORT int64_t mare_time_tai_from_utc(const mare_time_leaps *leaps, int64_t utc_ns);
 
 /* TAI to UTC. `leap` (may be NULL) is set to 1 inside an inserted second, 23:59:60, which gets the
@@ -238,8 +238,8 @@ MARE_COORD_EXPORT int mare_time_leap_near(const mare_time_leaps *leaps, int64_t 
                                           int64_t near_ns);
 
 /* How many leap seconds there may be after `from_ns` and not after `to_ns`, UTC: those of the table
- * and, once it has expired, one at the end of every month, for no other time is theirs (ITU-R
- * TF.460). */
+ * and, once it has expired, one at the end of every month, the only times when there may be one
+ * (ITU-R TF.460). */
 MARE_COORD_EXPORT uint32_t mare_time_leaps_possible(const mare_time_leaps *leaps, int64_t from_ns,
                                                     int64_t to_ns);
 

@@ -137,7 +137,15 @@ MARE_API void mare_scheduler_destroy(mare_scheduler *scheduler);
 MARE_API mare_err mare_scheduler_register_source(mare_scheduler *scheduler, mare_source *source,
                                                  mare_handler *handler, void *user, uint64_t *id);
 
-/* Forgets a source. A ready event is still handled. Returns false if there is no such source. */
+/*
+ * The same for each message of a channel: the handler is called instead of a receiver. When the
+ * channel has been closed, and all that was in it is handled, the handler is called once more, with
+ * NULL as the event, and the channel is forgotten. Keeps a reference to the channel until then.
+ */
+MARE_API mare_err mare_scheduler_register_channel(mare_scheduler *scheduler, mare_channel *channel,
+                                                  mare_handler *handler, void *user, uint64_t *id);
+
+/* Forgets a source or a channel. A ready event is still handled. Returns false if there is none. */
 MARE_API bool mare_scheduler_remove_source(mare_scheduler *scheduler, uint64_t id);
 
 /*
@@ -162,7 +170,7 @@ MARE_API size_t mare_scheduler_wait_for_events(mare_scheduler *scheduler, uint64
                                                uint64_t *ids, size_t room);
 
 /* Takes the first ready object out of the queue; if there is none, waits as above, and returns NULL
- * for its 0. Blocks. Whoever takes an object must run it. */
+ * for its 0. Blocks. If you take an object, you must run it. */
 MARE_API mare_object *mare_scheduler_get_ready_object(mare_scheduler *scheduler, uint64_t deadline);
 
 /* The identifier of an object: that of the source, for an event. */
@@ -181,6 +189,14 @@ MARE_API mare_err mare_scheduler_step(mare_scheduler *scheduler, uint64_t deadli
 
 /* Handles events until stop is called or nothing is left to wait for. Blocks. */
 MARE_API void mare_scheduler_loop(mare_scheduler *scheduler);
+
+/*
+ * For a program with a loop of its own: a descriptor that can be read while a handler is ready, for
+ * poll() and the like. Then call mare_scheduler_step as long as it is MARE_OK, with a deadline that
+ * is past. Do not read, write or close it: it is the scheduler's, and always the same. Errors:
+ * MARE_IO (no descriptor is left).
+ */
+MARE_API mare_err mare_scheduler_descriptor(mare_scheduler *scheduler, int *descriptor);
 
 /* Ends the running loop, or the wait of a step, from a handler or from any thread. */
 MARE_API void mare_scheduler_stop(mare_scheduler *scheduler);

@@ -13,8 +13,11 @@
  *     mare_lock_release(lock);
  *
  * News come by channels: receive with a deadline, look with mare_chan_try_receive, or hand the
- * channel to Lua. Such a channel belongs to what it was asked of, and is closed with it; take a
- * reference (mare_chan_ref) to keep it longer.
+ * channel to Lua. For callbacks, register the channel in a scheduler (mare/events.h,
+ * mare_scheduler_register_channel): it calls a function for each message, on the thread that drives
+ * it. For a loop of the program's own, such a scheduler has one descriptor to poll for all of its
+ * channels (mare_scheduler_descriptor). A channel belongs to what it was asked of, and is closed
+ * with it; take a reference (mare_chan_ref) to keep it longer.
  *
  * Threads: any thread may call these functions, also several at once for the same object, but not
  * while another one ends it. All of them block, at most until the deadline and a moment; they are
@@ -23,8 +26,9 @@
  *
  * Errors: MARE_NOMEM, MARE_STOPPED, MARE_TIMEOUT, MARE_NONAME (this runtime has not joined the
  * group), MARE_NOQUORUM (this member does not reach a majority), MARE_CLOSED (it has left the
- * group), MARE_INVALID (an argument), and those that each function names. A parameter `error` may
- * be NULL; else it is set to NULL, or to a string to free() that says more.
+ * group), MARE_INVALID (an argument), MARE_DIED (the process behind the object was killed by the
+ * program; what it held was given back), and those that each function names. A parameter `error`
+ * may be NULL; else it is set to NULL, or to a string to free() that says more.
  */
 #ifndef MARE_GROUP_H
 #define MARE_GROUP_H
@@ -42,12 +46,16 @@ extern "C" {
  */
 typedef struct mare_group_options {
     const char *name;
-    const char *const *members; /* names of nodes, the same on each of them */
-    const char *folder;         /* where this member keeps its state */
-    const char *const *engine;  /* "etcd", then URLs: who holds what is kept there instead */
-    uint64_t lease_ms;          /* how long the others wait for one that is silent */
-    double drift;               /* by what part a clock may run wrong */
-    bool lost;                  /* this member has lost its folder, and votes no more */
+    const char *const *members;   /* names of nodes, the same on each of them */
+    const char *folder;           /* where this member keeps its state */
+    const char *const *engine;    /* "etcd", then URLs: who holds what is kept there instead */
+    uint64_t lease_ms;            /* how long the others wait for one that is silent */
+    double drift;                 /* by what part a clock may run wrong */
+    bool lost;                    /* this member has lost its folder, and votes no more */
+    const char *const *algorithm; /* of all locks, "central"; of one, "NAME=ricart"; or several */
+    bool newcomer;                /* not a member yet: it waits until one adds it … */
+    uint64_t timeout_ms;          /* … for so long; 0: a minute */
+    const char *const *voters;    /* the members that vote, the same on each; NULL: all */
 } mare_group_options;
 
 /* The first time, on each member: makes its state. Errors: MARE_EXISTS (it was done before),
@@ -68,6 +76,15 @@ MARE_API mare_err mare_group_leave(mare_runtime *runtime, const char *group);
  * destroy. */
 MARE_API mare_err mare_group_members(mare_runtime *runtime, const char *group, mare_message **out,
                                      char **error);
+
+/* Makes a node a member that was none: one that joins, or has joined, as a newcomer. Makes a member
+ * none, whether it is there or gone for good. Locks that are held meanwhile are lost. Errors:
+ * MARE_TIMEOUT and MARE_NOQUORUM (nothing was changed), MARE_UNSURE (it may be yet), MARE_DENIED
+ * (the members cannot change in this way; MARE_CLOSED: this one was removed meanwhile). */
+MARE_API mare_err mare_group_add(mare_runtime *runtime, const char *group, const char *node,
+                                 uint64_t deadline, char **error);
+MARE_API mare_err mare_group_remove(mare_runtime *runtime, const char *group, const char *node,
+                                    uint64_t deadline, char **error);
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
@@ -94,13 +111,17 @@ MARE_API void mare_lock_release(mare_lock *lock);
 /* A part in an election. */
 typedef struct mare_election mare_election;
 
-/* Takes part in the election of this name; without `stands`, only to know who leads. */
+/* Takes part in the election of this name. The algorithm says who of those that stand is to lead:
+ * "first", "bully", "ring" or "wireless" (docs/reference/group.md), the same on each member; NULL:
+ * this one does not stand, it only wants to know. `worth` is for "wireless". */
 MARE_API mare_err mare_group_election(mare_runtime *runtime, const char *group, const char *name,
-                                      bool stands, uint64_t deadline, mare_election **out,
-                                      char **error);
+                                      const char *algorithm, uint32_t worth, uint64_t deadline,
+                                      mare_election **out, char **error);
 
 /* Gets a message for each change: the leader's name, or false when nobody is known to lead; and the
- * epoch. When it is full, the oldest gives way: the latest is what counts. */
+ * epoch. When it is full, the oldest gives way: the latest is what counts. It is closed when the
+ * group was left; and when this member is denied, because others elect by another algorithm: then
+ * the last message is nil and a text that says so. */
 MARE_API mare_channel *mare_election_changes(mare_election *election);
 
 /* Takes part no more: if this member led, another one can. Ends the object. NULL is nothing. */
@@ -117,7 +138,7 @@ MARE_API mare_err mare_group_multicast(mare_runtime *runtime, const char *group,
                                        char **error);
 
 /* Sends the first value of the message, a plain one, to every member. The message stays the
- * caller's. MARE_OK: this member has taken it. */
+ * caller's. MARE_OK: this member has taken it. MARE_TOOBIG: it has more than 1 MiB. */
 MARE_API mare_err mare_multicast_send(mare_multicast *multicast, const mare_message *value,
                                       uint64_t deadline, char **error);
 
@@ -147,8 +168,8 @@ MARE_API mare_err mare_group_replica(mare_runtime *runtime, const char *group, c
 
 /* Applies the first value of the message on every member, in the same order. `*answer`, if it is
  * not NULL, becomes a message with the answer of the function, or without a value. Errors:
- * MARE_DIED (the function has failed), MARE_TIMEOUT and MARE_NOQUORUM (it was not done),
- * MARE_UNSURE (it may be). */
+ * MARE_DIED (the function has failed), MARE_TIMEOUT, MARE_NOQUORUM, MARE_TOOBIG (more than 1 MiB):
+ * it was not done; MARE_UNSURE (it may be). */
 MARE_API mare_err mare_replica_apply(mare_replica *replica, const mare_message *value,
                                      uint64_t deadline, mare_message **answer, char **error);
 

@@ -10,7 +10,8 @@ local function with_commas(number)
     return (tostring(number):reverse():gsub("(%d%d%d)(%d)", "%1,%2"):reverse())
 end
 
---- Completes a scenario: who is who, who updates what and when, and what the copies end with.
+--- Completes a scenario: the processes, who updates what and when, and what the copies have at the
+--- end.
 return function(figure)
     figure.n = 2
     figure.names = {[0] = "SF", "NY"}

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- The process behind `alua` in a program: it knows the ALua processes here, gives them what others
--- send, makes new ones, and talks to the daemons of other nodes. It never waits but for messages;
--- what takes time is done in routines. All come through one channel, so that what a process has
--- said is heard before its end:
+-- The process behind `alua` in a program. It knows the ALua processes here, gives them what others
+-- send, makes new ones, and talks to the daemons of other nodes. It waits for nothing but messages;
+-- routines do what takes time. All messages come through one channel, so that a process's messages
+-- are read before the news of its end:
 --
 --     "call", inbox, number, daemon, operation, ...   a process wants something done, see `calls`
 --     "ask", channel, operation, ...                  the same, from who waits: see `asked`
@@ -26,10 +26,10 @@ local requests       -- the channel above
 local me             -- the identifier of this daemon, once there is one
 local processes = {} -- by identifier: {inbox =, token =, ...} here, {peer =, token =} elsewhere
 local tokens = {}    -- the same by token
-local chunks = {}    -- by number: what a process has not run yet
+local chunks = {}    -- by number: chunks that a process has not run yet
 local peers = {}     -- by identifier of a daemon, or name of a node
-local linked = {}    -- daemons
-local puzzles = {}   -- by name: what is to be sent when it is known where the process is
+local linked = {}    -- daemons that are linked with this one
+local puzzles = {}   -- by name: what to send once it is known where that process is
 local last = 0
 
 local function next_number()
@@ -41,7 +41,7 @@ local function failure(text, ...)
     return {status = "error", error = text:format(...)}
 end
 
--- Calls `done` when it was called so often, with a list of what it was called with.
+-- Returns a function. After `count` calls of it, `done` gets a list of their arguments.
 local function gather(count, done)
     local results = {}
     return function(key, result)
@@ -75,7 +75,7 @@ local function lose(peer, why)
     for _, done in pairs(pending) do done(failure("%s", why)) end
 end
 
--- Whether what came as an answer can be one: who sent it may be an enemy.
+-- Whether an answer is well formed: its sender may be an enemy.
 local function sane(reply)
     local function may_be(key, kind) return reply[key] == nil or type(reply[key]) == kind end
     return type(reply) == "table" and (reply.status == "ok" or type(reply.error) == "string")
@@ -89,7 +89,7 @@ local function answered(peer, number, reply)
     done(sane(reply) and reply or failure("%s: an answer that is none", peer.key))
 end
 
--- Hears the answers of a peer, until it is gone.
+-- Reads the answers of a peer until it is gone.
 local function hear(peer, over)
     while true do
         local which, number, reply = mare.select {peer.answers, over}
@@ -100,7 +100,8 @@ local function hear(peer, over)
     lose(peer, ("%s cannot be reached any more"):format(peer.key))
 end
 
--- Connects, and sends what waits: answers through the channels that came with the requests.
+-- Connects to a peer, and sends what waits. Answers go through the channels that came with the
+-- requests.
 local function talk(peer)
     local is_address = peer.key:find "[:/]"
     local service, message = node._service(not is_address and peer.key or nil,
@@ -121,7 +122,7 @@ local function peer_of(key)
     if type(key) ~= "string" then error("a daemon's identifier is text", 0) end
     local peer = peers[key]
     if not peer then
-        -- Room for what was asked for there, and for as many answers to what was asked for here.
+        -- Room for our requests there, and for as many answers to requests from there.
         peer = {key = key, queue = mare.channel(2 * limits.queue + 100),
             answers = mare.channel(64), pending = {}, count = 0}
         peers[key] = peer
@@ -130,7 +131,7 @@ local function peer_of(key)
     return peer
 end
 
--- Has something done by the daemon of another node.
+-- Asks the daemon of another node to do something.
 local function request(peer, done, operation, first, second)
     if peer.count >= limits.queue then
         return done(failure("%s: it has not answered %d requests yet", peer.key, peer.count))
@@ -145,7 +146,7 @@ end
 local function forget(process, why)
     if process.id and processes[process.id] == process then processes[process.id] = nil end
     tokens[process.token] = nil
-    if process.home then -- it is known there, too
+    if process.home then -- its home must know, too
         request(peer_of(process.home), function() end, "leave", process.id)
     end
     for number, chunk in pairs(chunks) do
@@ -164,7 +165,7 @@ local function enter(handle, inbox, token, id)
     return process
 end
 
--- A new process. Its main script is the loop.
+-- Makes a process. Its main script is the loop that runs chunks.
 local function make(id, memory)
     local inbox, token = mare.channel(limits.chunks + limits.calls), next_number()
     local handle, message = mare.spawn({_background = true, memory = memory}, function(...)
@@ -186,19 +187,19 @@ local function give(process, code, done)
     local number = next_number()
     process.waiting, process.bytes = process.waiting + 1, process.bytes + #code
     chunks[number] = {process = process, size = #code, done = done}
-    process.inbox:trysend("chunk", process.token, number, code) -- there is room
+    process.inbox:trysend("chunk", process.token, number, code) -- there is always room
 end
 
 -- ---- Where a chunk goes -------------------------------------------------------------------------
 
--- Only processes of this daemon.
+-- As `give`, but only for processes of this daemon.
 local function give_here(id, code, done)
-    if id == me and not processes[id] then make(id) end -- the daemon, as a process
+    if id == me and not processes[id] then make(id) end -- also a process
     if not processes[id] then return done(failure("there is no process '%s'", id)) end
     give(processes[id], code, done)
 end
 
--- A name that is not known here: one of the daemons that are linked may have it.
+-- A name that is not known here: asks the linked daemons.
 local function search(name, code, done)
     local waiting = puzzles[name]
     if waiting then
@@ -227,7 +228,7 @@ local function search(name, code, done)
     end
 end
 
--- From a process of the daemon `home`.
+-- Finds a process, for one of the daemon `home`.
 local function route(home, id, code, done)
     if processes[id] or id == me then return give_here(id, code, done) end
     local at = id:match "@([^@]+)$" or id:find "[:/]" and id
@@ -243,7 +244,7 @@ end
 
 local does = {}
 
--- Processes of this daemon.
+-- The operations of another daemon. This one makes processes here.
 function does.make(done, _, memory, share)
     if not me then return done(failure("there is no daemon here")) end
     local names, made = share.names, {}
@@ -265,7 +266,7 @@ function does.make(done, _, memory, share)
     done {status = problem and "error" or "ok", error = problem, processes = made}
 end
 
--- What each of so many daemons gets.
+-- How many processes each of so many daemons makes.
 local function divide(share, daemons)
     local total, shares, from = share.names and #share.names or share.count, {}, 1
     for i, daemon in ipairs(daemons) do
@@ -279,7 +280,7 @@ local function divide(share, daemons)
     return shares
 end
 
--- Processes of this daemon and those that are linked.
+-- Makes processes here and at the linked daemons.
 function does.spawn(done, from, memory, share, shares)
     if not shares then
         local daemons = {}
@@ -324,7 +325,7 @@ function does.link(done, _, _, list)
     end
 end
 
--- Another daemon has linked these.
+-- Another daemon has linked these daemons with each other.
 function does.meet(done, _, _, list)
     if not me then return done(failure("there is no daemon here")) end
     for _, daemon in ipairs(list) do
@@ -339,10 +340,11 @@ end
 
 function does.give(done, _, _, id, code) give_here(id, code, done) end
 
--- A process of another program has opened this daemon, and its program cannot find a name.
+-- A process of another program that has opened this daemon uses a name that its own program does
+-- not know.
 function does.route(done, _, _, id, code) route(me, id, code, done) end
 
--- A process here has opened the daemon that sends this.
+-- A process here has opened the daemon that sends this: runs a chunk in it.
 function does.run(done, _, _, token, code)
     local process = tokens[token]
     if not process then return done(failure("the process has closed")) end
@@ -363,13 +365,14 @@ function does.leave(done, from, _, id)
     done {status = "ok"}
 end
 
--- What other nodes may ask for.
+-- The operations that other nodes may ask for.
 local OPEN = {make = true, spawn = true, link = true, meet = true, exists = true, give = true,
     route = true, run = true, enter = true, leave = true}
 
 -- ---- What processes of this program ask for -----------------------------------------------------
 
--- Passes on what a program that was started writes. It ends with this process, which holds it.
+-- Prints the output of a program that was started. The program ends with this process, which owns
+-- it.
 local function pass_on(made)
     local line = made.stdout:read "L"
     while line do
@@ -402,7 +405,7 @@ function calls.create(done, _, settings) mare.go(start, settings, done):detach()
 function calls.send(done, home, list, code)
     local collect = gather(#list, function(results)
         local problem = first_error(results)
-        if #list == 1 then problem = results[list[1]].error end -- it is clear whose
+        if #list == 1 then problem = results[list[1]].error end -- only one destination
         done {status = problem and "error" or "ok", error = problem, replies = results}
     end)
     for _, id in ipairs(list) do
@@ -410,7 +413,7 @@ function calls.send(done, home, list, code)
     end
 end
 
--- Is done by the daemon that the process has opened.
+-- These are done by the daemon that the process has opened.
 for _, operation in ipairs {"spawn", "link"} do
     calls[operation] = function(done, home, first, second)
         if home == me then return does[operation](done, nil, nil, first, second) end
@@ -420,7 +423,8 @@ end
 
 local asked = {}
 
--- The node was stopped, and started again with another address: what was made before has ended.
+-- The node was stopped, and started again with another address: processes that were made before
+-- have ended.
 local function begin_anew()
     for _, process in pairs(tokens) do
         if process.made then process.handle:kill("the node has stopped") end
@@ -446,7 +450,7 @@ function asked.join(done, handle, inbox, daemon)
     end, "enter", process.token)
 end
 
--- Answers when everything that waits for other nodes is on its way.
+-- Answers when all that waited for other nodes has been sent.
 function asked.flush(done)
     local flushed, count = mare.channel(limits.queue), 0
     for _, peer in pairs(peers) do

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- How much may wait in programs of `alua`; what is more is refused, and who sent it is told.
+-- How much may wait in programs of `alua`. More is refused, and the sender is told.
 return {
-    chunks = 10000,     -- that one process has not run yet
-    bytes = 16 << 20,   -- in them, if it is more than one
-    calls = 10000,      -- that one process has not been answered
-    requests = 256,     -- of this program's processes, before the daemon looks at them
+    chunks = 10000,     -- chunks that one process has not run yet
+    bytes = 16 << 20,   -- bytes in those chunks, if there is more than one
+    calls = 10000,      -- calls of one process without an answer yet
+    requests = 256,     -- requests of this program's processes that the daemon has not read
     queue = 10000,      -- messages that wait for another node
-    processes = 10000,  -- that one request may make
+    processes = 10000,  -- processes that one request may make
 }

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- What the commands in Lua share: their arguments, which src/cli has checked for form, and how they
--- end.
+-- What the commands written in Lua share: how they read their arguments (src/cli has checked the
+-- form), and how they end.
 local arguments = {}
 
---- The words and the options among the arguments of a command: a list, a table from the name of an
---- option ("--count") to its last value, and one from the name to all of them. `flags` are the
+--- Splits the arguments of a command. Returns a list of the words, a table from the name of each
+--- option ("--count") to its last value, and a table from the name to all values. `flags` are the
 --- options that have no value.
 function arguments.read(flags, ...)
     local words, options, all = {}, {}, {}
@@ -26,7 +26,7 @@ function arguments.read(flags, ...)
     return words, options, all
 end
 
---- A value for JSON: text, which may have anything in it.
+--- Prepares a value for JSON: text may contain any bytes.
 function arguments.quoted(text)
     return '"' .. text:gsub('[%c"\\]', function(letter)
         return letter:find "%c" and ("\\u%04x"):format(letter:byte()) or "\\" .. letter
@@ -38,8 +38,8 @@ function arguments.address(host, port)
     return (host:find ":" and "[%s]:%d" or "%s:%d"):format(host, port)
 end
 
--- How many letters have to be put in, left out, changed or swapped with the next to make one word
--- of the other; src/cli/near.c does the same.
+-- The edit distance of two words: how many letters to insert, delete, change, or swap with their
+-- neighbour. src/cli/near.c does the same.
 local function edits(a, b)
     local rows = {[0] = {}}
     for i = 0, #b do rows[0][i] = i end
@@ -57,8 +57,8 @@ local function edits(a, b)
     return rows[#a][#b]
 end
 
---- The key of a table that a misspelt word is nearest to, as "is it '--name'? "; or "". Keys may be
---- without their dashes.
+--- Guesses what a misspelt word means: returns "is it '--name'? " for the most similar key of a
+--- table, or "". The keys may have no dashes.
 function arguments.near(word, known)
     local best, least = nil, #word < 8 and 2 or 3 -- edits that are too many
     for name in pairs(known) do
@@ -71,15 +71,15 @@ function arguments.near(word, known)
     return best and ("is it '%s'? "):format(best) or ""
 end
 
---- Says on standard error what is wrong, and ends the program with a code: 1, something failed; 2,
---- wrong usage.
+--- Prints an error on standard error and ends the program with a code: 1 for a failure, 2 for wrong
+--- usage.
 function arguments.fail(command, code, format, ...)
     io.stderr:write(("mare %s: " .. format .. "\n"):format(command, ...))
     os.exit(code)
 end
 
---- Watches for the signals that end a program, before it has said its first word: a function that
---- returns when one has come.
+--- Watches for the signals that end a program, and returns a function that waits for one. Call it
+--- before the program prints anything.
 function arguments.ending()
     local watch = require "mare.signal".watch("SIGINT", "SIGTERM", "SIGHUP")
     return function() watch:next() end

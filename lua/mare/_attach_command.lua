@@ -3,6 +3,7 @@
 local mare, node, client = require "mare", require "mare.node", require "mare._job_client"
 local terminal = require "mare.terminal"
 
+local PIECE = 16 << 10 -- bytes of what is typed, in one message
 local FLAGS = {["--insecure"] = true, ["--json"] = true}
 
 -- The next answer, or the end.
@@ -27,20 +28,25 @@ return function(...)
     local function prompt(text)
         if talks then io.stdout:write(text):flush() end
     end
-    prompt(("attached to %s; Ctrl-D ends\n> "):format(name))
-    local text = input:read "l"
+    prompt(("attached to %s; Ctrl-D ends\n> "):format(client.harmless(name)))
+    local text, why, problem = input:read "l"
     while text do
         pending = pending .. text .. "\n"
-        lines:send(pending)
+        for from = 1, #pending, PIECE do
+            lines:send(pending:sub(from, from + PIECE - 1), from + PIECE <= #pending)
+        end
         local what, value = next_answer(answers, server, watch)
+        local joined = client.joiner() -- what is printed, whatever pieces it comes in
         while what ~= "done" do
-            io.stdout:write(value):flush()
+            io.stdout:write(client.harmless(joined(tostring(value)))):flush()
             what, value = next_answer(answers, server, watch)
         end
+        io.stdout:write(client.harmless(joined())):flush()
         if not value then pending = "" end
         prompt(value and ">> " or "> ")
-        text = input:read "l"
+        text, why, problem = input:read "l"
     end
+    if problem ~= "closed" then client.fail(1, "cannot read the next line: %s", why) end
     prompt "\n"
     client.finish(0)
 end

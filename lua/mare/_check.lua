@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- Arguments of functions written in Lua, refused in the words of the standard libraries.
+-- Checks the arguments of functions written in Lua. Errors are worded like those of the standard
+-- libraries.
 local mare = require "mare"
 
 local check = {}
 
---- Raises an error that blames the caller of the function, unless the value is of the type. The
---- level is that of `error`, 3 unless it is given.
+--- Raises an error unless the value has this type. It names the line of the function's caller; the
+--- level is that of `error`, 3 by default.
 function check.argument(name, value, index, expected, level)
     if type(value) ~= expected then
         error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, expected,
@@ -13,15 +14,16 @@ function check.argument(name, value, index, expected, level)
     end
 end
 
---- Raises one unless the value can be an object of that kind, a stream or a listener say, whoever
---- has made it: what it is for is seen when it is used.
+--- Raises an error unless the value can be an object of that kind, such as a stream or a listener.
+--- Programs can make such objects too, so this only looks at the type: whether an object has the
+--- methods turns out when they are called.
 function check.object(name, value, index, expected, level)
     if type(value) ~= "userdata" and type(value) ~= "table" then
         check.argument(name, value, index, expected, (level or 3) + 1)
     end
 end
 
---- Raises one unless the first argument is a host, and the second a port if the host is no path.
+--- Raises an error unless the first argument is a host, and the second a port (none for a path).
 function check.address(name, host, port)
     check.argument(name, host, 1, "string", 4)
     if host:find "^[/.]" then return end
@@ -34,21 +36,25 @@ function check.address(name, host, port)
 end
 
 --- An optional timeout as a deadline, for several calls that share it; nil for none.
-function check.deadline(name, timeout, index)
+function check.deadline(name, timeout, index, level)
     if timeout == nil or type(timeout) == "userdata" then return timeout end
-    check.argument(name, timeout, index, "number", 4)
+    check.argument(name, timeout, index, "number", (level or 3) + 1)
+    if timeout ~= timeout then
+        error(("bad argument #%d to '%s' (a timeout cannot be NaN)"):format(index, name),
+            level or 3)
+    end
     return mare.deadline(timeout)
 end
 
---- The names as a set, for the next.
+--- Makes a set of names, for the next function.
 function check.set(...)
     local names = {}
     for _, name in ipairs {...} do names[name] = true end
     return names
 end
 
---- Raises one if a table of options has an option that there is not: a misspelt one would have no
---- effect, and nobody would know. The level is as above.
+--- Raises an error for an unknown option in a table of options. Otherwise a misspelt option would
+--- have no effect, and nobody would notice. The level is as above.
 function check.options(name, options, index, allowed, level)
     check.argument(name, options, index, "table", (level or 3) + 1)
     for key in pairs(options) do
@@ -59,8 +65,8 @@ function check.options(name, options, index, allowed, level)
     end
 end
 
---- Raises one unless an option is nil, or `good` (a type, or a function of the value) says that it
---- can be what it is.
+--- Raises an error unless an option is nil or valid. `good` is a type, or a function that judges
+--- the value.
 function check.option(name, options, index, key, good, expected, level)
     local value = options[key]
     if value == nil or type(value) == good then return end
@@ -69,13 +75,25 @@ function check.option(name, options, index, key, good, expected, level)
         level or 3)
 end
 
---- Whether it is a number of seconds that can be waited, above 0.
+--- Whether it is a number of seconds that one can wait, above 0.
 function check.span(value)
     return type(value) == "number" and value > 0
 end
 
---- Calls a function in C with what a program gave as argument `index` of `name`. If that is
---- refused, it is refused in the program's line: the level is as above.
+--- Raises an error at the innermost line of the program, however many functions of Maré are above
+--- it, and whatever they do in tail calls.
+function check.blame(message)
+    local getinfo, level = require "debug".getinfo, 2
+    local frame = getinfo(level, "Sl")
+    while frame and (frame.currentline <= 0 or frame.source:find "^=mare%.") do
+        level = level + 1
+        frame = getinfo(level, "Sl")
+    end
+    error(frame and ("%s:%d: %s"):format(frame.short_src, frame.currentline, message) or message, 0)
+end
+
+--- Calls a C function with the value that a program gave as argument `index` of `name`. If the C
+--- function refuses it, the error names the program's line: the level is as above.
 function check.pass(name, index, level, f, ...)
     local ok, result = pcall(f, ...)
     if ok then return result end

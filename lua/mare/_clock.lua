@@ -18,7 +18,7 @@ local function nanoseconds(value, unit)
     return value and math.floor(tonumber(value) * unit + 0.5)
 end
 
--- The keys of --keys, as a list, and the one of --key.
+-- The keys in the file of --keys, as a list, and the one that --key chooses.
 local function keys_of(options)
     local path, number = options["--keys"], options["--key"]
     local list, chosen = {}, nil
@@ -37,7 +37,7 @@ local function keys_of(options)
     return list, chosen
 end
 
--- What the options say of how to ask `count` servers.
+-- The settings for asking `count` servers, from the options.
 local function asking(options, count, key)
     return {
         samples = options["--samples"] and math.tointeger(tonumber(options["--samples"])),
@@ -48,7 +48,8 @@ local function asking(options, count, key)
     }
 end
 
--- Those that can be asked, and what is known of the others: where they stand among all, and why.
+-- Splits the servers into those whose address can be read, and the others, with their position in
+-- the list and the reason.
 local function sorted_out(names)
     local good, bad = {}, {}
     for i, name in ipairs(names) do
@@ -66,7 +67,7 @@ end
 
 local LEAPS = {[0] = "none", "insert", "delete", "unknown"}
 
--- Where nobody is there to say that nobody is there, it is as silent as elsewhere.
+-- "refused" counts as silence: not every machine reports that nobody listens at a port.
 local function why_of(entry)
     if entry.code == "refused" and not next(entry.packets) then return "no answer" end
     return entry.why
@@ -126,7 +127,7 @@ local function view_table(view)
     return table.concat(rows)
 end
 
--- What was found in one round, in one line.
+-- The result of one round, in one line.
 local function view_line(view)
     if view.time then
         return ("%s ± %s  delay %s  stratum %d  %s"):format(span(view.offset, true, view.error),
@@ -141,7 +142,7 @@ end
 
 -- ---- Asking -------------------------------------------------------------------------------------
 
--- What `ask` finds out, a table of what is known in any case, with those that cannot be asked.
+-- The table that `ask` returns, with the servers added that could not be asked.
 local function view_of(bad, ask, ...)
     local said, _, _, known = nil, nil, nil, nil
     if ask then said, _, _, known = ask(...) end
@@ -158,7 +159,7 @@ local function query(names, options)
     os.exit(view.time and 0 or 1)
 end
 
--- A chart needs a terminal that can move its cursor.
+-- Whether the chart can be drawn: the terminal must be able to move its cursor.
 local function draws()
     return terminal.is_tty(1) and os.getenv "TERM" ~= "dumb"
 end
@@ -200,8 +201,8 @@ end
 
 -- ---- Serving ------------------------------------------------------------------------------------
 
--- Lines that hold up nobody: a process with a thread of its own writes them. What there is no room
--- for, because nobody reads, is counted and told of later.
+-- Prints lines without blocking: a process with a thread of its own writes them. When nobody reads
+-- and there is no more room, lines are dropped, counted, and reported later.
 local function printer(unsaid_line)
     local lines, unsaid = mare.channel(SAID), 0
     local writer = mare.spawn({thread = true}, function()
@@ -214,7 +215,7 @@ local function printer(unsaid_line)
         if unsaid > 0 and lines:trysend(unsaid_line:format(unsaid)) then unsaid = 0 end
         if unsaid > 0 or not lines:trysend(line) then unsaid = unsaid + 1 end
     end
-    return say, function() -- ends it, and waits a little for who still reads
+    return say, function() -- ends it; waits a little for a slow reader
         lines:close()
         writer:join(LINGER)
     end
@@ -233,7 +234,8 @@ local function answer_text(host, port, answer, json)
     return ("%-24s answered, stratum %d, within %s\n"):format(who, packet.stratum, span(bound))
 end
 
--- A follower of these servers, running; false for none. Those that nobody can find are named.
+-- Starts a follower of these servers; false if there are none. Prints the names of those that
+-- cannot be found.
 local function follow(names, options, key)
     if not names then return false end
     local some = false
@@ -246,7 +248,7 @@ local function follow(names, options, key)
     end
     if not some then os.exit(1) end
     local settings = asking(options, #names, key)
-    -- A question is open until the next one.
+    -- A question counts until the next one is sent.
     settings.interval = settings.interval or 4
     settings.wait, settings.samples = settings.interval, nil
     settings.slew = nanoseconds(options["--slew"], 1000)
@@ -290,7 +292,7 @@ end
 
 -- ---- Reference broadcasts -----------------------------------------------------------------------
 
--- The group and the port, if it is one.
+-- The multicast group and the port of an address. Anything else ends the command.
 local function group_of(listen, interface)
     local host, port = address_of(listen)
     local first = host and tonumber(host:match "^(%d+)%.%d+%.%d+%.%d+$")
@@ -300,7 +302,7 @@ local function group_of(listen, interface)
     return host, port
 end
 
--- Whether the interface is there is known when the group is joined.
+-- Checks the address. Whether the interface exists is known only when the group is joined.
 local function broadcasts(listen, options)
     local interface = options["--interface"] or "127.0.0.1"
     local group, port = group_of(listen, interface)
@@ -365,7 +367,7 @@ end
 
 -- ---- The commands -------------------------------------------------------------------------------
 
--- Those who do not wait for an answer must wait for the clock.
+-- A loop that waits for no answer needs a pause.
 local function check_pace(command, options)
     local interval = tonumber(options["--interval"])
     if interval and interval < LEAST_INTERVAL then

@@ -11,8 +11,8 @@ local function power_of(ns)
     return power
 end
 
---- A span for people, with three digits: "12.3 us". An offset has as many digits more as its bound
---- has: "-3.00012 s" where that is "1.04 ms".
+--- Writes a span with three digits: "12.3 us". An offset gets as many more digits as its bound
+--- needs: "-3.00012 s" if the bound is "1.04 ms".
 function words.span(ns, sign, bound)
     local size = math.abs(ns)
     local power, unit = power_of(size), nil
@@ -27,7 +27,7 @@ function words.span(ns, sign, bound)
     return text .. " " .. unit[2]
 end
 
---- "PPS", "192.0.2.1": a reference identifier as its stratum has it.
+--- Writes a reference identifier; what it means depends on the stratum: "PPS", "192.0.2.1".
 function words.reference(id, stratum)
     local bytes = string.pack(">I4", id)
     if stratum > 1 then return ("%d.%d.%d.%d"):format(bytes:byte(1, 4)) end
@@ -84,7 +84,7 @@ function Chart:line(first, columns, line, lines, reach)
     return table.concat(row)
 end
 
---- The bytes that draw it on a terminal of that size, the cursor then at the line below.
+--- The bytes that draw it on a terminal of that size and leave the cursor on the line below.
 function Chart:draw(width, height)
     local columns = math.min(width > LABEL + 4 and width - LABEL - 4 or 1, COLUMNS)
     local lines = math.min(math.max(height - BELOW - 1, LINES_LEAST), LINES_MOST) | 1
@@ -98,7 +98,7 @@ function Chart:draw(width, height)
     return table.concat(rows) .. "\27[K"
 end
 
---- Cuts a line to a width: one that goes on below would spoil the chart.
+--- Cuts a line to a width: a line that wraps would spoil the chart.
 function words.cut(line, columns)
     local after = utf8.offset(line, columns)
     return after and line:sub(1, after - 1) or line

@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- What the end of a line can become in the REPL: globals and keywords, fields after a point,
--- methods after a colon, names of modules after `require`. It only looks: no metamethod is called,
--- so that a key changes nothing.
+-- Tab completion in the REPL: globals and keywords, fields after a dot, methods after a colon,
+-- modules after `require`. It calls no metamethods, so that pressing Tab changes nothing.
 local debug, next, type, rawget, sort, concat = debug, next, type, rawget, table.sort, table.concat
 local package, ipairs, pairs, _G = package, ipairs, pairs, _G
 
 local KEYWORDS <const> = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function",
     "goto", "if", "in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "until",
     "while"}
--- Methods of references are supplied when they are named, so that their names are not to be seen.
+-- Methods of references are made when a program names them, so a look at the table does not find
+-- them.
 local METHODS <const> = {
     "accept", "address", "alive", "cancel", "capacity", "close", "closed", "get", "grace", "id",
     "join", "kill", "left", "limit", "lines", "link", "messages", "monitor", "moved", "name",
@@ -18,7 +18,7 @@ local METHODS <const> = {
 }
 local DEPTH <const> = 20 -- of tables that stand behind one another
 
--- The tables in which a field of the value is looked for, nearest first.
+-- The tables in which Lua looks for a field of the value, nearest first.
 local function places(value)
     local found = {}
     for _ = 1, DEPTH do
@@ -32,7 +32,7 @@ end
 
 local function is_c(f) return type(f) == "function" and debug.getinfo(f, "S").what == "C" end
 
--- Makes real what a table of ours supplies when it is named. Of others nothing is called.
+-- Makes the fields that a table of ours supplies on first use. Nothing of the program is called.
 local function realise(place, names)
     local meta = debug.getmetatable(place)
     if type(meta) ~= "table" or not is_c(rawget(meta, "__index")) then return end
@@ -51,7 +51,7 @@ local function field(value, name)
     end
 end
 
--- Names that begin so, of the fields of a value; after a colon only functions.
+-- The fields of a value whose names begin so; after a colon only functions.
 local function fields(value, begin, colon, names)
     for _, place in ipairs(places(value)) do
         realise(place, METHODS)
@@ -74,7 +74,7 @@ local function modules(begin, names)
     end
 end
 
--- The value that a path of names stands for: "a.b:c" without its last name.
+-- The value that a path such as "a.b:c", without its last name, stands for.
 local function value_of(path)
     local value = _G
     for name in path:gmatch "[%a_][%w_]*" do
@@ -84,8 +84,8 @@ local function value_of(path)
     return value
 end
 
---- The names that the end of the text can become, in a list, and how many letters of them stand
---- there already.
+--- Returns a list of the names that the end of the text can become, and how many of their letters
+--- are typed already.
 local function candidates(text)
     local names, list = {}, {}
     local begin = text:match "require%s*%(?%s*[\"']([%w_.]*)$"
@@ -111,7 +111,7 @@ local function candidates(text)
     return list, #begin
 end
 
---- What to add to the text, and the candidates, one a line, if it is not decided.
+--- Returns what to add to the text; and if there are several candidates, these, one per line.
 return function(text)
     local list, have = candidates(text)
     if #list == 0 then return "", "" end

@@ -1,14 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- A console of a node: what `mare attach` starts there, by a function that the node exports if its
--- option `attach` names somebody. A process of its own evaluates lines, with all that the program
--- can, and ends with who is attached.
+-- A console in a node. `mare attach` starts it with a function that the node exports if its option
+-- `attach` names somebody. A process evaluates the lines. It can do everything that the program
+-- can, and ends when the attached peer leaves.
 --
---     lines: text      answers: "ready" name | "text" text | "done" more | "refused" why
+--     lines: text, whether more of it follows
+--     answers: "ready" name | "text" text | "done" more | "refused" why
 local mare, node, log = require "mare", require "mare.node", require "mare.log".new "node"
 local line, pcall, xpcall, select, tostring = require "mare._line", pcall, xpcall, select, tostring
-local concat, pack = table.concat, table.pack
+local concat, pack, sub = table.concat, table.pack, string.sub
 
--- Whose references these are: the name of a node, or nil.
+local PIECE = 16 << 10 -- bytes of what is printed, in one message
+
+-- The name of the node to which all these references belong, or nil.
 local function owner_of(...)
     local owner
     for i = 1, select("#", ...) do
@@ -19,7 +22,8 @@ local function owner_of(...)
     return owner
 end
 
--- Whether a node may attach: by its name, where that is proved; else only if everybody may.
+-- Whether a node may attach: by its name if a certificate proves that; otherwise only if everybody
+-- may.
 local function may(rights, from)
     if rights.names.everybody then return true end
     return node._proves() and rights.names[from:match "^[^+]*"] or false
@@ -46,7 +50,7 @@ return function(rights, lines, answers, client)
         return answers:trysend("refused", ("'%s' may not attach to this node"):format(from))
     end
     log.info("attached", {peer = from})
-    -- What is typed may loop for ever: another process ends this one with who typed it.
+    -- A line may loop forever. So another process ends this one when the connection ends.
     mare.spawn(function(whom, console)
         whom:monitor():receive()
         console:kill()
@@ -55,15 +59,25 @@ return function(rights, lines, answers, client)
     function _G.print(...)
         local words = pack(...)
         for i = 1, words.n do words[i] = tostring(words[i]) end
-        answers:send("text", concat(words, "\t") .. "\n")
+        local text = concat(words, "\t") .. "\n"
+        for at = 1, #text, PIECE do answers:send("text", sub(text, at, at + PIECE - 1)) end
     end
     answers:send("ready", node._name())
-    local text = lines:receive()
+    local function typed()
+        local parts = {}
+        repeat
+            local part, more = lines:receive()
+            if part == nil then return nil end
+            parts[#parts + 1] = tostring(part)
+        until not more
+        return concat(parts)
+    end
+    local text = typed()
     while text do
-        log.info("typed", {peer = from, text = tostring(text)})
-        local ok, more = pcall(evaluate, tostring(text))
+        log.info("typed", {peer = from, text = text})
+        local ok, more = pcall(evaluate, text)
         if not answers:send("done", ok and more) then break end
-        text = lines:receive()
+        text = typed()
     end
     log.info("detached", {peer = from})
 end

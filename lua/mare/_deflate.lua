@@ -1,16 +1,16 @@
 -- SPDX-License-Identifier: MIT
--- The extension permessage-deflate of WebSocket (RFC 7692), as it is agreed on and sent. No message
--- knows of the one before (no_context_takeover, both ways): a connection then needs memory only
--- while a message is under way, and one object that compresses does for all connections of a
--- process.
-local zip = require "mare._zip"
+-- The WebSocket extension permessage-deflate (RFC 7692): negotiation, and compression of what is
+-- sent. No message uses the text of the one before (no_context_takeover, both ways). So a
+-- connection needs memory for it only while a message is sent or received, and one compressor
+-- serves all connections of a process.
+local zip, trim = require "mare._zip", require "mare.http._text".trim
 
 local deflate = {}
 
 -- What a client offers, and what its server must answer.
 deflate.OFFER = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 
--- The extensions of a header: a list of {name, parameters by name}; nil: it cannot be read.
+-- Parses the header: a list of {name, parameters by name}; nil if it is malformed.
 local function read(value)
     local found = {}
     for element in (value .. ","):gmatch "%s*([^,]*)%s*," do
@@ -18,7 +18,7 @@ local function read(value)
         if name then
             local parameters = {}
             for parameter in rest:gmatch ";%s*([^;]*)" do
-                local key, said = parameter:match "^([^=%s]+)%s*=?%s*(.-)%s*$"
+                local key, said = trim(parameter):match "^([^=%s]+)%s*=?%s*(.*)$"
                 if not key or parameters[key] ~= nil then return nil end
                 parameters[key] = said:match '^"(.*)"$' or said
             end
@@ -28,7 +28,7 @@ local function read(value)
     return found
 end
 
--- How far back one may look: 9 to 15; nil: it is no such number (of 8 zlib makes 9).
+-- The number of bits of a window, 9 to 15; nil if it is not one (zlib makes 9 of 8).
 local function bits_of(text)
     local bits = text:find "^%d+$" and tonumber(text)
     return bits and bits >= 9 and bits <= 15 and bits or nil
@@ -36,7 +36,7 @@ end
 
 local function is_number(text) return text == "8" or bits_of(text) ~= nil end
 
--- What a server makes of an offer: its answer, and how far back it looks; nil: it declines.
+-- A server's answer to one offer, and the window bits it uses; nil: it declines.
 local function accept_offer(parameters)
     local bits = 15
     for name, value in pairs(parameters) do
@@ -57,8 +57,8 @@ local function accept_offer(parameters)
     return answer, bits
 end
 
---- What a server answers to the header of a client, and how far back it looks when it compresses;
---- or nil: nothing is agreed on.
+--- A server's answer to a client's header, and the window bits it compresses with; nil: no
+--- compression.
 function deflate.accept(value)
     for _, one in ipairs(value and read(value) or {}) do
         if one[1] == "permessage-deflate" then
@@ -68,8 +68,8 @@ function deflate.accept(value)
     end
 end
 
---- What a client makes of its server's answer: true, it is agreed on; false, it is not; nil: the
---- server has agreed to what was not offered.
+--- How a client reads the server's answer: true, messages are compressed; false, they are not; nil:
+--- the server accepted something that was not offered.
 function deflate.check(value)
     if not value then return false end
     local found = read(value)
@@ -84,14 +84,14 @@ function deflate.check(value)
     return parameters.server_no_context_takeover and true or nil
 end
 
--- What compresses, by how far back it looks.
+-- Compressors, by their window bits.
 local deflaters = {}
 
---- Bytes of a message from which on it is worth it.
+--- Shorter messages are not compressed.
 deflate.least = 128
 
---- A message, compressed, without the end that a receiver knows (section 7.2.1); nil: it stays as
---- it is, for it would not become smaller.
+--- Compresses a message, without the last four bytes, which the receiver adds (section 7.2.1); nil
+--- if that would not make it smaller.
 function deflate.message(data, bits)
     if #data < deflate.least then return nil end
     local deflater = deflaters[bits]

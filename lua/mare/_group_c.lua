@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- Groups for C programs (include/mare/group.h, src/lua/group_api.c). What a C program holds is a
--- process here, that has the lock, election, multicast or replica; it gets `orders` from C, sends
--- news to it, and ends when the orders are closed. An order is a channel for the answer, a word and
--- what belongs to it; an answer is true, and then another message with what was returned; or
--- false, a code and a message.
+-- Groups for C programs (include/mare/group.h, src/lua/group_api.c). For each thing that a C
+-- program holds (a lock, election, multicast or replica) there is a process here that owns it. The
+-- process gets `orders` from C and sends `news` to C. It ends when the orders are closed. An order
+-- is a channel for the answer, a word, and its arguments. An answer is true, and then a second
+-- message with the results; or false, a code and a message.
 local mare, group = require "mare", require "mare.group"
 
 local c = {}
 
--- Words of groups that C has another code for.
+-- Codes of groups that have another name in C.
 local codes = {left = "closed", released = "closed", failed = "died"}
 
 local function outcome(fine, first, ...)
@@ -18,7 +18,7 @@ local function outcome(fine, first, ...)
     return false, codes[code] or code or "io", tostring(message)
 end
 
---- Calls a function: true and what it returned, or false, code, message.
+--- Calls a function. Returns true and its results, or false, code, message.
 function c.call(f, ...) return outcome(pcall(f, ...)) end
 
 --- Calls a method of a group.
@@ -28,14 +28,20 @@ function c.ask(name, method, ...)
     return c.call(joined[method], joined, ...)
 end
 
---- `found` or `join`: names and values, of lists again and again.
+--- `found` or `join`. Options come as names and values; a list as its name with each value.
 function c.enter(what, ...)
-    local lists, options, given = {members = true, engine = true}, {}, table.pack(...)
+    local lists = {members = true, voters = true, engine = true, algorithm = true}
+    local options, given = {}, table.pack(...)
     for i = 1, given.n, 2 do
         local key, value = given[i], given[i + 1]
         if lists[key] then
             options[key] = options[key] or {}
-            table.insert(options[key], value)
+            local lock, algorithm = value:match "^(.+)=(%a+)$"
+            if key == "algorithm" and lock then
+                options[key][lock] = algorithm
+            else
+                table.insert(options[key], value)
+            end
         else
             options[key] = value
         end
@@ -43,7 +49,7 @@ function c.enter(what, ...)
     local name = options.name
     options.name = nil
     local fine, _, message = c.call(group[what], name, options)
-    return fine, fine or _, message -- a group is nothing for C
+    return fine, fine or _, message -- C needs no group object, only whether it worked
 end
 
 --- The members, as a flat list.
@@ -58,7 +64,7 @@ function c.members(name)
     return table.unpack(flat)
 end
 
--- Makes something by a method of a group, and says how that went. Returns it, or nil.
+-- Makes something by a method of a group, and tells C how that went. Returns it, or nil.
 local function begin(started, name, method, ...)
     local answer = table.pack(c.ask(name, method, ...))
     started:send(answer[1], answer[1] or answer[2], answer[3])
@@ -71,7 +77,7 @@ local function respond(reply, fine, first, ...)
     if first == true then reply:trysend(...) else reply:trysend(first) end
 end
 
--- Answers an order in a routine of its own: others need not wait for it.
+-- Answers an order in a routine of its own, so that other orders need not wait for it.
 local function answer(reply, f, ...)
     mare.go(function(...) respond(reply, c.call(f, ...)) end, ...):detach()
 end
@@ -92,23 +98,28 @@ function c.lock(started, orders, news, name, ...)
     end
 end
 
-function c.election(started, orders, news, name, which, stands)
-    local election <close> = begin(started, name, "election", which, {candidate = stands})
+function c.election(started, orders, news, name, which, algorithm, worth)
+    local way = {candidate = algorithm ~= nil, algorithm = algorithm,
+        worth = algorithm == "wireless" and worth or nil}
+    local election <close> = begin(started, name, "election", which, way)
     local cases = {orders, election}
     while election do
         local case, leader, epoch = mare.select(cases)
         if case == 1 then
             return
-        elseif leader == nil then -- the group was left
+        elseif leader == nil then -- the group was left, or this member is denied
+            news:trysend(nil, tostring(epoch))
             news:close()
             cases[2] = nil
         else
-            while not news:trysend(leader, epoch) do news:tryreceive() end
+            while not news:closed() and not news:trysend(leader, epoch) do
+                news:tryreceive() -- drop the old state: only the latest counts
+            end
         end
     end
 end
 
--- Hands on what is delivered, and closes the news at the end of it.
+-- Passes on what is delivered to C; closes `news` after the last message.
 local function hand_on(multicast, news)
     for from, value in multicast:messages() do
         if not news:send(from, value) then break end
@@ -127,7 +138,7 @@ function c.multicast(started, orders, news, name, which, order, timeout)
     multicast:leave()
 end
 
--- The function that a C program offers, as that of a replica.
+-- The function of a replica that calls the C program's function.
 local function change_by(module, name)
     return function(state, value)
         local following, result = require(module)[name](state, value)

@@ -4,11 +4,11 @@
 --     state    the state at `base`, and that number: a file as those of _group_state.lua
 --     log      records, one after the other: LENGTH CHECKSUM KIND NUMBER EPOCH DATA
 --
--- A record is a promise, an entry, a cut (what is from this number on is void), the start of a
--- life, or that this member had lost what it has promised before, and votes no more. A record at
--- the end that is not whole was being written when the machine stopped: nobody has heard of it, and
--- it is cut off. One in the middle is a damage: it is refused.
-local file, party = require "mare.file", require "mare._party"
+-- A record is one of: a promise; an entry; a cut, which makes all entries from its number on void;
+-- the start of a life; a note that this member lost its earlier promises and does not vote any
+-- more. If the last record is not whole, the machine stopped while it was written. Nobody has heard
+-- of it, so it is cut off. A broken record in the middle is damage: the log is refused.
+local mare, file, party = require "mare", require "mare.file", require "mare._party"
 local state = require "mare._group_state"
 
 local disk = {}
@@ -86,8 +86,14 @@ function disk:write(index, epoch, data) add(self, ENTRY, index, epoch, data) end
 
 function disk:cut(index) add(self, CUT, index, 0) end
 
+--- Notes the start of another life of this member.
+function disk:live(life)
+    self.life = life
+    add(self, LIFE, life, 0)
+end
+
 local function check(ok, message)
-    if not ok then error(message, 0) end -- it must not go on as if it were kept
+    if not ok then error(message, 0) end -- it must not go on as if that were kept
     return ok
 end
 
@@ -100,8 +106,8 @@ function disk:sync()
     check(self.file:sync())
 end
 
---- Keeps a state at a number, and of the log only what is behind it: `entries` is called with a
---- function that adds one.
+--- Keeps the state at a number, and of the log only what comes after it: `entries` is called with a
+--- function that adds one record.
 function disk:replace(base, epoch, text, promised, entries)
     local path = self.folder .. "/log"
     check(state.write(self.folder .. "/state", ("<i8i8s8"):pack(base, epoch, text)))
@@ -116,42 +122,58 @@ function disk:replace(base, epoch, text, promised, entries)
     self.file = check(file.open(path, "a"))
 end
 
---- The state that was kept.
+--- The text of the kept state.
 function disk:text()
     local _, _, text = ("<i8i8s8"):unpack(check(state.read(self.folder .. "/state")))
     return text
 end
 
-function disk:close() self.file:close() end
+function disk:close()
+    self.file:close()
+    self.held:close()
+end
 
---- Opens, or makes, what is in this folder, for another life; `lost`: what was there before is not
---- there any more. Returns it, and what was kept: `promised`, `base`, `base_epoch`, `text`,
---- `entries`, `life`, `lost`; or nil, message, code.
-function disk.open(folder, lost)
-    local self = setmetatable({folder = folder, waiting = {}, size = 0}, disk)
-    local kept = {promised = 0, base = 0, base_epoch = 0, entries = {}, life = 0}
-    local ok, message, code = file.mkdir(folder, {parents = true, permissions = "700"})
-    if not ok and code ~= "exists" then return nil, message, code end
-    ok, message, code = read_state(self, kept)
+local function open_held(self, kept, lost)
+    local ok, message, code = read_state(self, kept)
     if not ok then return nil, message, code end
-    local path = folder .. "/log"
+    local path = self.folder .. "/log"
     local whole
     whole, message, code = file.read(path, {limit = math.maxinteger})
-    if not whole and code ~= "noname" then return nil, message, code end
+    if not whole and code == "noname" then -- a new file: its name must be on the disk too
+        ok, message, code = file.write(path, "", {atomic = true, permissions = "600"})
+        whole = ok and ""
+    end
+    if not whole then return nil, message, code end
     local good
-    good, message, code = read_records(path, whole or "", kept)
+    good, message, code = read_records(path, whole, kept)
     if not good then return nil, message, code end
-    self.file, message, code = file.open(path, "a", {permissions = "600"})
+    self.file, message, code = file.open(path, "a")
     if not self.file then return nil, message, code end
-    if whole and good < #whole then check(self.file:truncate(good)) end
-    self.life, self.size = math.max(kept.life + 1, os.time()), good
+    if good < #whole then check(self.file:truncate(good)) end
+    self.size = good
+    self:live(math.max(kept.life + 1, os.time() << 20 | math.floor(mare.now() * 1e6) & 0xfffff))
     kept.life = self.life
-    add(self, LIFE, self.life, 0)
     if lost and not kept.lost then add(self, LOST, 0, 0) end
     kept.lost = kept.lost or lost
     self.lost = kept.lost
     self:sync()
     return self, kept
+end
+
+--- Opens what is in this folder, or makes it, for another life. `lost`: an earlier content is gone.
+--- Returns the disk, and what was kept: `promised`, `base`, `base_epoch`, `text`, `entries`,
+--- `life`, `lost`; or nil, message, code.
+function disk.open(folder, lost)
+    local self = setmetatable({folder = folder, waiting = {}, size = 0}, disk)
+    local made, message, code = state.make_folder(folder)
+    if not made then return nil, message, code end
+    self.held, message, code = state.hold(folder)
+    if not self.held then return nil, message, code end
+    local ok
+    ok, message, code = open_held(self,
+        {promised = 0, base = 0, base_epoch = 0, entries = {}, life = 0}, lost)
+    if not ok then self.held:close() end
+    return ok, message, code
 end
 
 return disk

@@ -6,17 +6,17 @@
 --     lock/…          as mare.etcd has them, each wait a routine of its own
 --     election/…      the same, with the name of the node as the value
 --
--- The lease is the client's: who has lost it by its own clock has lost all that it held, before
--- the cluster lets anybody else have it.
+-- The client of etcd renews the lease. If the lease has run out by the client's own clock, this
+-- member has lost all that it held: that is before the cluster gives it to anybody else.
 local mare, etcd = require "mare", require "mare.etcd"
 local base, elections = require "mare._group_host", require "mare._group_election"
 
-local QUEUE, PAUSE = 64, 0.05 -- a pause before a cluster that did not answer is asked again
+local QUEUE, PAUSE = 64, 0.05 -- queue; seconds before a cluster that did not answer is asked again
 
 local host = setmetatable({}, base)
 host.__index = host
 
---- The number of the lease that the client has: what is held under it is held while it is alive.
+--- The number of the client's lease. What is held under it is held while the lease lives.
 function host:epoch()
     local lease = self.db.shared
     return lease and lease:alive() and lease:id() or false
@@ -37,7 +37,7 @@ function host:lock(name)
     return lock
 end
 
--- What nobody here has or wants is forgotten.
+-- Forgets a lock that nobody here has or wants.
 local function tidy(self, name, lock)
     if self.locks[name] == lock and not lock.holder and not lock.line[1] then
         self.locks[name] = nil
@@ -56,7 +56,7 @@ local function remove(list, item)
     end
 end
 
--- Has it, until it is given back or lost.
+-- Holds the lock until it is given back or lost.
 local function hold(self, name, who, lock)
     local record = self:lock(name)
     remove(record.line, who)
@@ -68,7 +68,7 @@ local function hold(self, name, who, lock)
     if who.over then lock:unlock() else who.lost:trysend "noquorum" end
 end
 
--- Waits for it, however often the cluster does not answer or the lease ends meanwhile.
+-- Waits for the lock, however often the cluster does not answer or the lease ends meanwhile.
 local function stand(self, name, who)
     while not who.over do
         local lock = ask(self, name)
@@ -78,7 +78,7 @@ local function stand(self, name, who)
     end
 end
 
---- Each that waits here has its own place in the cluster's line.
+--- Each process that waits here has its own place in the cluster's line.
 function host:want(name)
     for _, who in ipairs(self.locks[name].line) do
         if not who.routine then
@@ -107,11 +107,20 @@ end
 
 -- ---- Who leads, and who is in -------------------------------------------------------------------
 
---- The key of the leader says who it is.
+--- Nothing to do: the key of the leader tells who it is.
 function host.announce() end
 
--- Hears of every change, while this lease lasts. What is said of this node was known before, or is
--- of a life before this one.
+function host.objects(_, algorithm)
+    return algorithm ~= "first"
+        and ("a cluster of etcd elects who stood first, not by '%s'"):format(algorithm) or nil
+end
+
+function host.nominate() end
+
+function host.stand_down() end
+
+-- Follows every change of leader while this lease lasts. What the cluster says of this node is
+-- known already, or is about an earlier life.
 local function follow(self, name, lease)
     while self.lease == lease and lease:alive() do
         pcall(function()
@@ -128,21 +137,21 @@ function host:attend(name)
     if not self.lease then return end
     local routine = mare.go(follow, self, name, self.lease)
     routine:detach()
-    self.followers[routine] = true
+    self.hearing[routine] = true
 end
 
--- Is in as long as the lease lasts.
+-- Keeps this member in the group as long as the lease lasts.
 local function be_in(self, lease)
     self.lease = lease
     for name in pairs(self.elections) do self:attend(name) end
     mare.select {lease}
     self.lease = nil
-    for routine in pairs(self.followers) do routine:cancel() end
-    self.followers = {}
+    for routine in pairs(self.hearing) do routine:cancel() end
+    self.hearing = {}
     elections.forget(self)
 end
 
--- Has a lease, and another one when that is lost.
+-- Gets a lease, and a new one whenever it is lost.
 local function keep(self)
     while not self.over do
         local lease = self.db:session(self.db:deadline())
@@ -164,7 +173,7 @@ local function list_members(self)
     return list
 end
 
---- The cluster is asked, so the answer comes later.
+--- Asks the cluster, so the answer comes later.
 function host:members(tell)
     mare.go(function() tell(list_members(self)) end):detach()
 end
@@ -173,7 +182,7 @@ end
 
 local function make(settings, channel, inbox)
     local self = setmetatable(base.fields(settings, channel, inbox), host)
-    self.followers = {}
+    self.hearing = {} -- routines, one for each election
     self.db = etcd.client(settings.endpoints, settings.client)
     self.line = settings.client.prefix .. "member/"
     return self
@@ -181,7 +190,7 @@ end
 
 local function heard(self, which, ...)
     if which == 2 then return self:serve(...) end
-    local _, _, kind, reply = ...
+    local _, _, kind, reply = host.sender(...)
     self:asked(kind, reply)
 end
 
@@ -190,7 +199,7 @@ local function run(self)
     while not self.over do heard(self, mare.select {self.inbox, self.requests}) end
 end
 
---- What is held is lost now: the lease is given back, and all keys under it.
+--- All that is held is lost now: this gives the lease back, and with it all keys under it.
 function host:stop() self.db:close() end
 
 return function(settings, channel, started)

@@ -1,13 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- What the process behind a member of a group does for the processes of its program, whatever the
--- engine is: they ask for locks, take part in elections, and want to know who is in. Locks of one
--- name have a line of those who wait here, in front of which one holds it.
+-- The part of a member's process that is the same for every engine. It serves the processes of this
+-- program: they ask for locks, take part in elections, and want to know who is a member. Each lock
+-- has a line of the processes here that wait for it; the first one in it may hold the lock.
 --
 -- An engine (_group.lua, _group_etcd.lua) adds: epoch(), of the lease that this member holds now,
--- or false; lock(name), the record of one; want(name), to have the first in line served;
--- withdraw(name, is_it); members(reply), which answers; attend(name, election) and announce(name,
--- election), for an election that is known here, and for one that is led from here.
+-- or false; lock(name), the record of a lock; want(name), which gets the lock for the first in
+-- line; withdraw(name, is_it), which takes a process out of the line; members(reply), which answers
+-- who is in; attend(name, election), called when an election becomes known here; announce(name,
+-- election), called when this member leads one; nominate(name, election) and stand_down(name,
+-- election), called when this member becomes a candidate, and when it is none any more;
+-- objects(algorithm), which says why an election cannot use that algorithm.
 local elections, time = require "mare._group_election", require "mare.time"
+local look = require "mare._group_look"
 
 local host = {}
 host.__index = host
@@ -15,10 +19,11 @@ host.__index = host
 --- The fields that every engine has.
 function host.fields(settings, channel, inbox)
     return {here = settings.here, names = settings.names, digest = settings.digest, locks = {},
-        elections = {}, watched = {}, requests = channel, inbox = inbox, settings = settings}
+        elections = {}, watched = {}, followers = {}, requests = channel, inbox = inbox,
+        settings = settings}
 end
 
---- The end of the process is told here.
+--- Watches a process: its end is told to this one.
 function host:watch(process)
     if not self.watched[process] then
         self.watched[process] = true
@@ -26,28 +31,26 @@ function host:watch(process)
     end
 end
 
---- Whether this one has the lock, now.
+--- Whether this caller has the lock now.
 function host:holds(lock, reply)
     return self:epoch() and lock and lock.holder and lock.holder.reply == reply
-end
-
---- A list of {name =, fence =, waiting =}.
-function host:list_locks()
-    local list = {}
-    for name, lock in pairs(self.locks) do
-        local shown = name:gsub("[\1\2]", "") -- that of an election, or of a replica's
-        list[#list + 1] = {name = shown, fence = lock.holder and lock.fence, waiting = #lock.line}
-    end
-    table.sort(list, function(a, b) return a.name < b.name end)
-    return list
 end
 
 -- ---- What is asked for --------------------------------------------------------------------------
 
 local requests = {}
 
-function requests.lock(self, reply, name, lost, process)
-    table.insert(self:lock(name).line, {reply = reply, lost = lost, process = process})
+function requests.lock(self, reply, name, lost, process, algorithm)
+    local lock = self:lock(name)
+    local its = lock.algorithm or "etcd"
+    if lock.damage then return reply:trysend(nil, lock.damage, "corrupt") end
+    if algorithm and algorithm ~= its then
+        local how = algorithm == "etcd" and "engine = {\"etcd\", …}"
+            or ("algorithm = {[\"%s\"] = \"%s\"}"):format(name, algorithm)
+        return reply:trysend(nil, ("lock '%s' is by '%s', not by '%s': name it when you join, %s")
+            :format(name, its, algorithm, how), "denied")
+    end
+    table.insert(lock.line, {reply = reply, lost = lost, process = process})
     self:watch(process)
     self:want(name)
 end
@@ -56,13 +59,15 @@ function requests.release(self, reply, name)
     self:withdraw(name, function(who) return who.reply == reply end)
 end
 
--- Who gives up learns whether it waited for another one, or for a majority.
+-- A caller gives up. It learns whether it waited for another holder, or for a majority, and why
+-- there is none if that is known.
 function requests.drop(self, reply, name, answer)
     self:withdraw(name, function(who) return who.reply == reply end)
-    answer:trysend(self:epoch())
+    local trouble = self:trouble(name)
+    answer:trysend(not trouble and self:epoch(), trouble)
 end
 
--- Whether it still has the lock: what the time has done to the lease is found out first.
+-- Whether the caller still has the lock. The engine first checks whether the lease has run out.
 function requests.check(self, reply, name, answer)
     local lock = self.locks[name]
     answer:trysend(self:holds(lock, reply) and lock.fence or false)
@@ -72,7 +77,9 @@ function requests.members(self, reply)
     self:members(function(list) reply:trysend(list) end)
 end
 
-function requests.locks(self, reply) reply:trysend(self:list_locks()) end
+function requests.locks(self, reply) reply:trysend(look.locks(self, true)) end
+
+function requests.look(self, reply) look.tell(self, function(known) reply:trysend(known) end) end
 
 function requests.election(self, ...) elections.join(self, ...) end
 
@@ -80,26 +87,47 @@ function requests.resign(self, ...) elections.leave(self, ...) end
 
 function requests.epoch(self, reply) reply:trysend(self:epoch()) end
 
--- What a replica or a multicast of this group has to know.
-function requests.settings(self, reply)
-    local settings = self.settings
+--- The settings of this group that a replica or a multicast needs.
+function host:log_settings()
+    local settings, list = self.settings, self.list
     local lost = settings.lost or settings.kept and not settings.kept.votes
-    reply:trysend {names = self.names, here = self.here, digest = self.digest,
-        folder = settings.folder or false, lost = lost or false,
-        drift = settings.drift_ppm / 1e6}
+    return {names = self.names, voters = settings.voters, here = self.here, digest = self.digest,
+        folder = settings.folder or false, lost = lost or false, drift = settings.drift_ppm / 1e6,
+        generation = list and list.generation or 0, slots = list and list.roll.slots,
+        former = list and list.roll.former}
 end
+
+function requests.settings(self, reply) reply:trysend(self:log_settings()) end
+
+-- Notes the process of a log, to tell it of later settings. It may have begun with earlier ones.
+function requests.follow(self, channel, process, title, requests_of_it)
+    self.followers[channel] = {process = process, title = title, requests = requests_of_it}
+    self:watch(process)
+    channel:trysend(self:log_settings())
+end
+
+function requests.change(self, reply, what, name) self:change(reply, what, name) end
+
+function requests.unchange(self, answer, reply) self:unchange(answer, reply) end
+
+function requests.superpeer(self, reply, key) self:superpeer(reply, key) end
+
+function requests.nosuperpeer(self, answer, key, reply) self:no_superpeer(answer, key, reply) end
 
 function requests.leave(self, reply) self.over = reply end
 
 local function end_of(self, process)
     self.watched[process] = nil
+    for channel, log in pairs(self.followers) do
+        if log.process == process then self.followers[channel] = nil end
+    end
     elections.ended(self, process)
     for name in pairs(self.locks) do
         self:withdraw(name, function(who) return who.process == process end)
     end
 end
 
---- What a process here has sent.
+--- Serves a request of a process here.
 function host:serve(what, ...)
     if requests[what] then
         requests[what](self, ...)
@@ -108,19 +136,26 @@ function host:serve(what, ...)
     end
 end
 
---- What another node asks, member or not: `mare group`, what is known here; the group's clock, what
---- the clock says here. Returns whether it was such a question.
+--- The sender of a message, and the rest of the message; or nothing. The sender's node has proved
+--- the first name (mare._node._box). The second is the name that the message gives, or "" if it
+--- gives none.
+function host.sender(proved, said, ...)
+    if proved and (said == proved or said == "") then return proved, ... end
+end
+
+--- A question of another node, which need not be a member. `mare group` asks what is known here;
+--- the group's clock asks for the time here. Returns whether it was such a question.
 function host:asked(kind, reply)
     if getmetatable(reply) ~= "channel" then return false end
     if kind == "look" then
-        self:members(function(list) reply:trysend {members = list, locks = self:list_locks()} end)
+        requests.look(self, reply)
     elseif kind == "clock" then
         reply:trysend((select(2, time.now())))
     end
     return true
 end
 
---- Whoever has a lock here is told that this ends, and why.
+--- Tells each holder of a lock here that it has lost it, and why.
 function host:give_up(why)
     self.ended = true
     for _, lock in pairs(self.locks) do
@@ -130,27 +165,74 @@ function host:give_up(why)
     for _, election in pairs(self.elections) do
         for channel in pairs(election.watchers) do channel:close() end
     end
+    for _, known in pairs(self.superpeers or {}) do
+        for _, reply in ipairs(known.waiting) do reply:close() end
+    end
 end
 
---- The engine has no more to do.
+--- Defaults for engines that have nothing to do here. trouble: why nobody will get this lock, if
+--- known. retire: tells the others that an election has no leader any more, after one here has
+--- resigned.
+function host.trouble() end
+
+function host.retire() end
+
+--- With a cluster of etcd the list of members is not fixed: whoever joins is in.
+function host.change(_, reply)
+    reply:trysend(false, "with etcd a node is a member from join to leave: it cannot be "
+        .. "added or removed", "denied")
+end
+
+function host.unchange(_, answer) answer:trysend "timeout" end
+
+--- With a cluster of etcd members have no numbers or places.
+function host.superpeer(_, reply)
+    reply:trysend(false, "with etcd a group has no superpeers", "denied")
+end
+
+function host.no_superpeer(_, answer) answer:trysend "timeout" end
+
+--- Ends the engine's own work.
 function host.stop() end
 
---- The whole life of a member: `make` returns it, `run` serves until it is over.
-function host.live(settings, channel, started, queue, make, run)
-    local inbox, message, code = require "mare".channel(queue, settings.inbox)
-    if not inbox then
-        channel:close()
-        return started:send(nil, message, code)
+-- Nobody reads this channel any more. Callers that wait for an answer find theirs closed.
+local function refuse_rest(channel)
+    for _, first, _, third in channel:messages() do
+        if getmetatable(first) == "channel" then first:close() end
+        if getmetatable(third) == "channel" then third:close() end
     end
-    local self = make(settings, channel, inbox)
+end
+
+--- The whole life of a member: `make` makes it, `run` serves until it is over.
+function host.live(settings, channel, started, queue, make, run)
+    local function fail(...)
+        channel:close()
+        if settings.held then settings.held:close() end
+        return started:send(nil, ...)
+    end
+    local inbox, message, code = require "mare._node"._box(queue, settings.inbox)
+    if not inbox then return fail(message, code) end
+    local self
+    self, message, code = make(settings, channel, inbox)
+    if not self then
+        inbox:close()
+        return fail(message, code)
+    end
     started:send(true)
-    local ok, problem = xpcall(run, debug.traceback, self)
-    self:give_up(ok and "left" or "failed")
-    self:stop()
-    inbox:close()
-    channel:close()
+    local ok, problem
+    do
+        local _ <close> = setmetatable({}, {__close = function() -- runs also if killed
+            self:give_up(ok and "left" or "failed")
+            self:stop()
+            if settings.held then settings.held:close() end -- another may use it from here on
+            inbox:close()
+            channel:close() -- a caller that finds it closed may join again
+            refuse_rest(channel)
+        end})
+        ok, problem = xpcall(run, debug.traceback, self)
+    end
     if not ok then error(problem, 0) end
-    self.over:trysend(true) -- now it can be joined again
+    self.over:trysend(true) -- the group can be joined again
 end
 
 return host

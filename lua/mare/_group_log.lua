@@ -1,17 +1,18 @@
 -- SPDX-License-Identifier: MIT
 -- The log of a replica or of a multicast: members agree on one list of entries, which only grows.
--- It does no input or output: what it wants done it says to `io`, so a test can run many of them in
--- one process and lose, repeat and reorder what they say (tests/lua/test_group_log.lua).
+-- This module does no input or output itself, but calls `io`. So a test can run many members in one
+-- process, and lose, repeat and reorder their messages (tests/lua/test_group_log.lua).
 --
 --     follower ── lead(epoch) ──▶ collecting ── a majority has promised ──▶ leading
 --         ▲                          │  its log is the best of theirs         │ no-op, then entries
 --         └──── follow(), or a later epoch is heard of ◀──────────────────────┘
 --
--- Who leads is who holds the lease-protected lock of the log; the epoch is its fencing number. But
--- nothing here rests on a clock. A leader first gets the promise of a majority not to listen to any
--- earlier epoch, and takes over the best log that they have: that of the latest epoch, and of these
--- the longest. An entry is committed when a majority has it on disk and it, or one after it, is of
--- the leader's own epoch. So it is in the best log of every majority from then on.
+-- The leader is the holder of the log's lock, which a lease protects. Its epoch is the lock's
+-- fencing number. But the safety of the log does not depend on clocks. A new leader first asks a
+-- majority to promise that they ignore earlier epochs. It takes over the best of their logs: the
+-- one whose last entry has the latest epoch; among equals, the longest. An entry is committed when
+-- a majority has it on disk, and the entry, or one after it, is of the leader's own epoch. From
+-- then on it is in the best log of every majority.
 --
 --     PREPARE epoch                                    follower: promised; PROMISE its last entry
 --     FETCH from                                       the best one: ENTRIES
@@ -21,9 +22,10 @@
 --
 -- Sources: Lamport, "Paxos made simple" (2001); Ongaro and Ousterhout, "In search of an
 -- understandable consensus algorithm" (2014): 5.3 (matching logs), 5.4 (what is committed), 7
--- (snapshots). The election is another one's work here, and catching up is the leader's.
+-- (snapshots). Here the election is done elsewhere, and a leader fetches what it lacks itself.
 --
 -- io.send(peer, what, epoch, ...)       may be lost
+-- io.is_busy(peer)                      whether some of that waits here still
 -- io.promise(epoch), io.write(index, epoch, data), io.cut(index)   what is to be kept, in order
 -- io.sync()                             returns when all that is on the disk
 -- io.snapshot() -> text                 of the state at `base`
@@ -32,13 +34,21 @@
 local log = {}
 log.__index = log
 
-local BATCH, WINDOW, PIECE = 64, 1024, 1 << 16 -- entries a message; not acknowledged; bytes
+local BATCH, WINDOW, PIECE = 64, 1024, 1 << 16 -- entries in a message; not acknowledged; bytes
+local BYTES, WINDOW_BYTES = 1 << 20, 1 << 22 -- of several entries; not acknowledged
 
---- A member's part: `here` of `count`, whether it `votes`, and what was kept: `promised`, `base`,
---- `base_epoch`, `entries` (from base + 1 on: a list of {epoch =, data =}). `batch` is for tests:
---- how many entries a message has at most.
+local function numbers_to(count)
+    local list = {}
+    for i = 1, count do list[i] = i end
+    return list
+end
+
+--- A member's part: `here` of `members` (a list of numbers; or of 1 to `count`), whether it
+--- `votes`, how many `voters` there are (all, if that is nil), and what was kept: `promised`,
+--- `base`, `base_epoch`, `entries` (from base + 1 on: a list of {epoch =, data =}). `batch` is for
+--- tests: the most entries in a message.
 function log.new(io, kept)
-    local self = setmetatable({io = io, here = kept.here, count = kept.count, votes = kept.votes,
+    local self = setmetatable({io = io, here = kept.here, votes = kept.votes,
         promised = kept.promised or 0, base = kept.base or 0, base_epoch = kept.base_epoch or 0,
         data = {}, epochs = {}, stage = "following", patience = 0, batch = kept.batch or BATCH},
         log)
@@ -48,7 +58,16 @@ function log.new(io, kept)
         self.epochs[self.last], self.data[self.last] = entry.epoch, entry.data
     end
     self.commit, self.synced, self.known = self.base, self.last, 0
+    self.members = kept.members or numbers_to(kept.count)
+    self.voters = kept.voters
     return self
+end
+
+--- The members change. It is not known who leads.
+function log:reform(members)
+    self.members = members
+    self:follow()
+    self.giving, self.incoming, self.heard = nil, nil, nil
 end
 
 function log:epoch_at(index)
@@ -78,18 +97,18 @@ end
 -- ---- Leading ------------------------------------------------------------------------------------
 
 local function each_peer(self, f)
-    for peer = 1, self.count do
+    for _, peer in ipairs(self.members) do
         if peer ~= self.here then f(peer) end
     end
 end
 
---- Leads no more; `leader`: who does, if that is known.
+--- This member does not lead any more. `leader`: the one that does, if that is known.
 function log:follow(leader)
     self.stage, self.leader, self.answer, self.agreed = "following", leader, nil, nil
     self.peers, self.best = nil, nil
 end
 
--- The log is the best one: its own first entry commits what is before it.
+-- This member's log is the best one. A first entry of its own commits what is before it.
 local function begin(self)
     self.stage, self.best = "leading", nil
     for _, peer in pairs(self.peers) do
@@ -103,7 +122,7 @@ local function is_better(a_epoch, a_last, b_epoch, b_last)
     return a_epoch > b_epoch or a_epoch == b_epoch and a_last > b_last
 end
 
--- With the promises of a majority: whose log is the best? If it is another's, it is fetched.
+-- A majority has promised: finds the best log. If that is another member's, fetches it.
 local function choose(self)
     local promised, best = self.votes and 1 or 0, nil
     local epoch, last = self:epoch_at(self.last), self.last
@@ -115,26 +134,44 @@ local function choose(self)
             end
         end
     end
-    if promised * 2 <= self.count then return end
+    if promised * 2 <= (self.voters or #self.members) then return end
     if not best then return begin(self) end
     self.best, self.patience = best, 0
     self.io.send(best, "fetch", self.promised, self.commit + 1)
 end
 
---- This member has the lock, by this number.
+--- This member has the lock, with this fencing number.
 function log:lead(epoch)
-    if epoch <= self.promised then return end -- another one has it by now, or it is known
+    if epoch <= self.promised then return end -- another leads by now, or this is known
     promise(self, epoch)
     self.stage, self.leader, self.peers, self.best = "collecting", self.here, {}, nil
     self.answer, self.agreed = nil, nil
     each_peer(self, function(peer) self.peers[peer] = {votes = false} end)
-    self.asks = true -- when the promise is on the disk
+    self.asks = true -- ask the others once the promise is on the disk
 end
 
---- Adds an entry; only where `stage` is "leading". Returns its index.
+--- Adds an entry; allowed only while `stage` is "leading". Returns its index.
 function log:append(data)
     put(self, self.last + 1, self.promised, data)
     return self.last
+end
+
+local function bytes_of(self, first, last)
+    local bytes = 0
+    for i = first, last do bytes = bytes + #(self.data[i] or "") end
+    return bytes
+end
+
+-- The last entry of a message that begins with entry `from`.
+local function end_of_batch(self, from)
+    local limit = math.min(self.last, from + self.batch - 1)
+    local upto, bytes = from, #(self.data[from] or "")
+    while upto < limit do
+        bytes = bytes + #self.data[upto + 1]
+        if bytes > BYTES then break end
+        upto = upto + 1
+    end
+    return math.min(upto, limit)
 end
 
 -- Sends a message with the entries from `from` on.
@@ -147,7 +184,8 @@ local function send_entries(self, peer, what, from, upto)
     self.io.send(peer, what, self.promised, before, self:epoch_at(before), self.commit, list)
 end
 
--- A member that is behind the beginning of the log gets the state, piece by piece.
+-- Sends the next piece of the state to a member that needs entries which are not in the log any
+-- more.
 local function send_piece(self, number, peer)
     if not peer.state or peer.state.base < self.base and peer.taken == 0 then
         peer.state, peer.taken = {base = self.base, epoch = self.base_epoch,
@@ -158,7 +196,7 @@ local function send_piece(self, number, peer)
         state.text:sub(peer.taken + 1, peer.taken + PIECE))
 end
 
--- What a follower lacks, as much as may be on its way.
+-- Sends a follower what it lacks, as far as its window allows.
 local function push(self, number, peer)
     if peer.next <= self.base then
         if not peer.asked then send_piece(self, number, peer) end
@@ -168,12 +206,13 @@ local function push(self, number, peer)
     if peer.probing then
         if peer.asked then return end
         peer.asked = true
-        return send_entries(self, number, "append", peer.next, math.min(self.last,
-            peer.next + self.batch - 1))
+        return send_entries(self, number, "append", peer.next, end_of_batch(self, peer.next))
     end
-    while peer.next <= self.last and peer.next - peer.match <= WINDOW do
-        local upto = math.min(self.last, peer.next + self.batch - 1)
+    local bytes = peer.next <= self.last and bytes_of(self, peer.match + 1, peer.next - 1) or 0
+    while peer.next <= self.last and peer.next - peer.match <= WINDOW and bytes < WINDOW_BYTES do
+        local upto = end_of_batch(self, peer.next)
         send_entries(self, number, "append", peer.next, upto)
+        bytes = bytes + bytes_of(self, peer.next, upto)
         peer.next, peer.told = upto + 1, self.commit
     end
     if peer.told ~= self.commit and peer.next > self.last then
@@ -182,14 +221,14 @@ local function push(self, number, peer)
     end
 end
 
--- Committed is what a majority has, from the first entry of this epoch on.
+-- Moves `commit` to the last entry that a majority has, if that is of this epoch.
 local function advance(self)
     local matches = {self.votes and self.synced or 0}
     for _, peer in pairs(self.peers) do
         matches[#matches + 1] = peer.votes and peer.match or 0
     end
     table.sort(matches, function(a, b) return a > b end)
-    local index = matches[self.count // 2 + 1]
+    local index = matches[(self.voters or #self.members) // 2 + 1]
     if index > self.commit and self.epochs[index] == self.promised then
         self.commit, self.known = index, index
     end
@@ -213,17 +252,18 @@ end
 function hears.fetch(self, from, _, index)
     if index <= self.base then
         self.giving = self.giving or {}
-        local peer = self.giving[from] or {taken = 0}
-        self.giving[from] = peer
+        local peer = self.giving[from]
+        if not peer or peer.state and index > peer.state.base then peer = {taken = 0} end
+        self.giving[from] = peer -- if it got that state in another way, it needs a later one
         send_piece(self, from, peer)
     elseif index <= self.last + 1 then
         if self.giving then self.giving[from] = nil end
-        send_entries(self, from, "entries", index, math.min(self.last, index + self.batch - 1))
+        send_entries(self, from, "entries", index, end_of_batch(self, index))
     end
 end
 
--- Takes entries behind one that both have; what differs here was never committed. Returns up to
--- where the logs agree; nil: they may not even do so before.
+-- Takes entries after an entry that both logs should have. Own entries that differ were never
+-- committed. Returns the index up to which the logs agree; nil: they may differ even before that.
 local function take(self, before, before_epoch, list)
     if before > self.last then return nil end
     if before >= self.base and self:epoch_at(before) ~= before_epoch then return nil end
@@ -250,7 +290,7 @@ function hears.append(self, from, _, before, before_epoch, commit, list)
     end
 end
 
--- Of the best log, before this member leads.
+-- Entries of the best log, fetched before this member leads.
 function hears.entries(self, from, _, before, before_epoch, _, list)
     if self.stage ~= "collecting" or self.best ~= from then return end
     local agreed, best = take(self, before, before_epoch, list), self.peers[from]
@@ -269,18 +309,18 @@ end
 
 function hears.nack(self, from, epoch, commit, votes, last, last_epoch)
     local peer = self.stage == "leading" and epoch == self.promised and self.peers[from]
-    if not peer or commit < peer.match and votes then return end -- said before the last ACK
+    if not peer or commit < peer.match and votes then return end -- it was sent before the last ACK
     peer.heard, peer.votes = true, votes
     if last <= self.last and last >= self.base and self:epoch_at(last) == last_epoch then
-        commit = math.max(commit, last) -- they agree further than it knows
+        commit = math.max(commit, last) -- the logs agree further than the sender knows
     end
-    if peer.probing and peer.next == commit + 1 then return end -- on its way
+    if peer.probing and peer.next == commit + 1 then return end -- that was sent already
     peer.match, peer.next, peer.state = commit, commit + 1, nil
     peer.probing, peer.asked = true, nil
 end
 
--- A state in place of the log up to there. What is behind it stays, if it belongs to it: this
--- member may have acknowledged that, and others count on it.
+-- Puts a state in place of the log up to `base`. Entries after it stay if they belong to it: this
+-- member may have acknowledged them, and others count on that.
 local function install(self, base, base_epoch, text)
     local keeps = self:epoch_at(base) == base_epoch
     for i = self.base + 1, keeps and base or self.last do
@@ -335,8 +375,8 @@ end
 
 local answers = {promise = true, ack = true, nack = true, taken = true}
 
---- What a member has said, as it came. Malformed words of a stranger raise, and change nothing that
---- counts.
+--- A message of a member, unchecked. A malformed one raises an error, and changes nothing that
+--- matters.
 function log:hear(from, what, epoch, ...)
     if what == "stale" then
         if epoch > self.promised and self.stage ~= "following" then self:follow() end
@@ -367,7 +407,8 @@ local function reply(self)
     end
 end
 
---- After what was heard and appended: sends what there is to send, once it is on the disk.
+--- Call it after messages were heard and entries appended: sends what there is to send, once all is
+--- on the disk.
 function log:flush()
     if self.stage == "leading" then
         for number, peer in pairs(self.peers) do push(self, number, peer) end
@@ -394,7 +435,16 @@ function log:flush()
     end
 end
 
---- Now and then: what was not answered is said again.
+--- Whether a leader of a later epoch than this is known to have had an entry of its own committed.
+--- Then a majority of the present members has all that was ever committed.
+function log:has_worked_after(epoch)
+    if self.promised <= epoch then return false end
+    if self.stage == "leading" then return self.commit >= self.opening end
+    return self.stage == "following" and self.leader ~= nil
+        and self:epoch_at(self.commit) == self.promised
+end
+
+--- Call it now and then: what was not answered is sent again.
 function log:tick()
     if self.stage == "collecting" then
         self.patience = self.patience + 1
@@ -409,7 +459,9 @@ function log:tick()
     elseif self.stage == "leading" then
         for number, peer in pairs(self.peers) do
             peer.asked = nil
-            if not peer.heard and not peer.probing and peer.match < self.last then
+            if self.io.is_busy(number) then
+                peer.heard = nil -- the last message has not left yet: do not repeat it
+            elseif not peer.heard and not peer.probing and peer.match < self.last then
                 peer.next, peer.probing = peer.match + 1, true
             elseif not peer.probing and peer.next > self.last and peer.next > self.base then
                 send_entries(self, number, "append", peer.next, peer.next - 1)
@@ -419,7 +471,7 @@ function log:tick()
     end
 end
 
---- The state up to here was kept: the entries are not needed any more.
+--- The state up to this index was kept: drops the entries up to there.
 function log:compact(index)
     local epoch = self:epoch_at(index)
     for i = self.base + 1, index do self.epochs[i], self.data[i] = nil, nil end

@@ -7,25 +7,33 @@ local launch = require "mare._launch"
 local shared = {}
 
 local PATIENCE, LOG_BYTES = 15, 8 << 20
-local BACKLOG = 4096 -- bundles that a receiver of a multicast may be behind
+local BACKLOG = 4096 -- the most bundles that a receiver of a multicast may be behind
+local VALUE_BYTES = 1 << 20 -- of one value, which must cross to the other members in one message
 
--- What both have: they belong to a process of this program, and can be left.
+-- What both have in common: they belong to a process of this program, and can be left.
 local common = {}
 
 local function ended(self)
     return nil, ("this program has no '%s' any more"):format(self.title), "closed"
 end
 
-local function ask(self, what, deadline, ...)
-    local reply = mare.channel(1)
-    if not self.channel:sendwithin(deadline, what, reply, ...) then return ended(self) end
-    return reply:receive(deadline)
+-- The result of a wait. If the channel was closed, the process behind it has ended.
+local function given(self, first, ...)
+    if first == nil and select(2, ...) == "closed" then return ended(self) end
+    return first, ...
 end
 
---- What its log looks like here: {leader =, epoch =, last =, committed =, applied =, …}.
+local function ask(self, what, deadline, ...)
+    local reply = mare.channel(1)
+    local sent, message, code = self.channel:sendwithin(deadline, what, reply, ...)
+    if not sent then return given(self, nil, message, code) end
+    return given(self, reply:receive(deadline))
+end
+
+--- The state of its log here: {leader =, epoch =, last =, committed =, applied =, …}.
 function common:look() return ask(self, "look", PATIENCE) end
 
---- Takes part no more. It can be made again.
+--- Leaves. It can be made again later.
 function common:leave() return ask(self, "leave", PATIENCE) end
 
 local function start(group, settings, kind, name, log_bytes, ...)
@@ -49,6 +57,10 @@ local function pack(what, value)
     if value == nil then error(("bad argument #1 to '%s' (value expected)"):format(what), 3) end
     local bytes, message = party._pack(value)
     if not bytes then error(("bad argument #1 to '%s' (%s)"):format(what, message), 3) end
+    if #bytes > VALUE_BYTES and what ~= "replica" then
+        return nil, ("a value has %d bytes at most, this one has %d"):format(VALUE_BYTES, #bytes),
+            "toobig"
+    end
     return bytes
 end
 
@@ -85,30 +97,33 @@ local function answered(self, reply, first, ...)
         return nil, code == "unsure" and "it is not known to be done, and may be yet"
             or "it was not done in time", code
     end
-    return first, ...
+    return given(self, first, ...)
 end
 
 local function request(self, what, value, timeout)
     local deadline = timeout and checks.deadline(what, timeout, value and 2 or 1)
     local reply = mare.channel(1)
+    local sent, message, code
     if deadline then
-        local sent, message, code = self.channel:sendwithin(deadline, what, reply, value)
-        if not sent and code == "timeout" then return nil, message, code end
-        if not sent then return ended(self) end
-        return answered(self, reply, reply:receive(deadline))
+        sent, message, code = self.channel:sendwithin(deadline, what, reply, value)
+    else
+        sent, message, code = self.channel:send(what, reply, value)
     end
-    if not self.channel:send(what, reply, value) then return ended(self) end
-    return reply:receive()
+    if not sent then return given(self, nil, message, code) end
+    if not deadline then return given(self, reply:receive()) end
+    return answered(self, reply, reply:receive(deadline))
 end
 
 --- Applies the value on every member, in the same order. Returns when that is done here: true, and
---- what the function returned behind the state; or nil, message, code: `failed`, `timeout` and
---- `noquorum` (it was not done), `unsure` (it may be).
+--- what the function returned after the state; or nil, message, code. With `failed`, `timeout`,
+--- `noquorum` and `toobig` it was not applied; with `unsure` it may be.
 function replica.__index:apply(value, timeout)
-    return request(self, "apply", pack("apply", value), timeout)
+    local bytes, message, code = pack("apply", value)
+    if not bytes then return nil, message, code end
+    return request(self, "apply", bytes, timeout)
 end
 
---- The state, with all that was acknowledged to anybody before this was called: true, state; or
+--- The state, with everything that was acknowledged to anybody before this call: true, state; or
 --- nil, message, code.
 function replica.__index:read(timeout)
     return request(self, "read", nil, timeout)
@@ -144,22 +159,22 @@ function shared.multicast(group, settings, name, options)
     return nil, "this member does not reach a majority of the group", "noquorum"
 end
 
---- Sends a value to every member. Returns when this one has taken it.
+--- Sends a value to every member. Returns when this member has delivered it.
 function multicast.__index:send(value, timeout)
-    local bytes = pack("send", value)
-    local sent, message, code
+    local bytes, message, code = pack("send", value)
+    if not bytes then return nil, message, code end
+    local sent
     if timeout then
         sent, message, code = self.channel:sendwithin(checks.deadline("send", timeout, 2), "send",
             false, bytes)
     else
-        sent = self.channel:send("send", false, bytes)
+        sent, message, code = self.channel:send("send", false, bytes)
     end
     if sent then return true end
-    if code == "timeout" then return nil, message, code end
-    return ended(self)
+    return given(self, nil, message, code)
 end
 
--- Takes in a bundle: its values come one after the other.
+-- Takes a bundle: its values are received one after the other.
 local function unpack_bundle(self, from, payload)
     self.sender, self.values, self.at = from, table.pack(party._unpack(payload)), 1
 end

@@ -1,18 +1,18 @@
 -- SPDX-License-Identifier: MIT
--- Time and place of a group: whose clocks say what, and who is near. Each member's process tells
--- its clock to whoever asks (_group_host.lua); places are found by the links of nodes.
+-- Time and place of a group: what the members' clocks say, and who is near. Each member's process
+-- tells its clock to anybody who asks (_group_host.lua); the links of nodes find the places.
 local mare, checks, node = require "mare", require "mare._check", require "mare.node"
 local time, place = require "mare.time", require "mare.place"
 
 local where = {}
 
-local PATIENCE, FRESH = 2, 1 -- seconds: for an answer; how long what was measured is good enough
+local PATIENCE, FRESH = 2, 1 -- seconds for an answer; for which a measurement is good enough
 
 -- ---- Place --------------------------------------------------------------------------------------
 
 local function is_count(value) return math.type(value) == "integer" and value > 0 end
 
---- The members whose distance is known, the nearest first: as rows of node.list.
+--- The members whose distance is known, nearest first, as rows of node.list.
 function where.near(names, count)
     if count ~= nil and not is_count(count) then
         error("bad argument #1 to 'near' (a number above 0 expected)", 3)
@@ -28,7 +28,7 @@ function where.near(names, count)
     return near
 end
 
---- The names of so many members that all are near to: of those whose places are known.
+--- The names of the members, so many, that are nearest to all; of those whose places are known.
 function where.place(names, count)
     if not is_count(count) then
         error("bad argument #1 to 'place' (a number above 0 expected)", 3)
@@ -53,7 +53,8 @@ end
 
 -- ---- Time ---------------------------------------------------------------------------------------
 
--- A member's clock against the oscillator here, and by how much that may be wrong: Cristian's way.
+-- Measures a member's clock against the oscillator here, by Cristian's method: the offset, and how
+-- far it may be wrong.
 local function measure(address)
     local inbox = mare.find(address, PATIENCE)
     local reply = mare.channel(1)
@@ -65,7 +66,7 @@ local function measure(address)
     return clock - (sent + (got - sent) // 2), (got - sent + 1) // 2
 end
 
--- The clocks of those that are up, asked for at the same time: offsets and bounds.
+-- Measures the clocks of all members that are up, at the same time: offsets and bounds.
 local function measure_all(group, members)
     local routines, offsets, bounds = {}, {}, {}
     for _, member in ipairs(members) do
@@ -83,8 +84,8 @@ local function measure_all(group, members)
     return offsets, bounds
 end
 
---- The mean of the clocks of the members that are up, in seconds since 1970, and by how much that
---- may be wrong; or nil, message, code. `known` is kept by the caller between two calls.
+--- The mean of the clocks of the members that are up, in seconds since 1970, and how far it may be
+--- wrong; or nil, message, code. The caller keeps `known` between two calls.
 function where.now(group, members, drift, known)
     local now = time.now()
     if not known.at or now - known.at > FRESH * 1e9 then
@@ -101,7 +102,7 @@ function where.now(group, members, drift, known)
     return (now + known.offset) / 1e9, (known.bound + (now - known.at) * 2 * drift) / 1e9
 end
 
---- Waits until this time is past on every member, or the timeout is over.
+--- Waits until this time is past on every member, or until the timeout.
 function where.after(read, instant, timeout)
     if type(instant) ~= "number" then
         error("bad argument #1 to 'after' (a time in seconds since 1970 expected)", 3)

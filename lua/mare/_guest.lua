@@ -1,12 +1,22 @@
 -- SPDX-License-Identifier: MIT
--- A guest of a node: a program, in any language, that calls exported functions by MessagePack-RPC.
--- Each call is a process of its own. A guest that has `calls` of them under way is not read from
--- until one is answered, and an answer is under way until the guest has taken it.
+-- A guest of a node: a program in any language that calls exported functions by MessagePack-RPC.
+-- Each call runs as a process. When a guest has `calls` of them in progress, nothing more is read
+-- from it until one is finished. A call is finished when the guest has taken the answer.
 --
 --     stream --> reader --> slot --> process: the function --+
 --       ^                                                    |
 --       +------------------ answers <------------------------+
-local mare, raw = require "mare", require "mare._node"
+local mare, raw, show = require "mare", require "mare._node", require "mare._show"
+
+-- An error value as text for a guest, without any memory address.
+local function words(problem)
+    return type(problem) == "string" and problem or show(problem, nil, true)
+end
+
+-- The same for an error of this module, without the line number.
+local function without_line(problem)
+    return (words(problem):gsub("^[^\n]-:%d+: ", "", 1))
+end
 
 local function call(guest, kind, id, method, ...)
     local f = guest.exported[method]
@@ -21,14 +31,14 @@ local function call(guest, kind, id, method, ...)
             process:kill("it took too long")
             problem = ("it took more than %g seconds"):format(guest.seconds)
         end
-        return nil, not ok and tostring(problem) or nil
+        return nil, not ok and words(problem) or nil
     end
     return outcome(process:join(guest.seconds))
 end
 
-local function run(guest, kind, id, ...)
+local function run_one(guest, kind, id, ...)
     local fine, bytes, message = pcall(call, guest, kind, id, ...)
-    if not fine then bytes, message = nil, tostring(bytes) end
+    if not fine then bytes, message = nil, without_line(bytes) end
     if not id then
         if message then guest.log("guest %s: %s", guest.host, message) end
         return guest.slots:receive()
@@ -36,21 +46,27 @@ local function run(guest, kind, id, ...)
     guest.answers:send(bytes or raw._failure(id, message))
 end
 
+local function run(guest, ...)
+    if not pcall(run_one, guest, ...) then guest.stream:close() end -- there is no memory
+end
+
+-- Writes answers. However this ends, it closes the connection, so that nobody waits for it.
 local function write(guest)
-    for bytes in guest.answers:messages() do
-        local ok, message = guest.stream:writewithin(guest.seconds, bytes)
+    local stream <close> = guest.stream
+    local slots <close> = guest.slots
+    local answers <close> = guest.answers
+    for bytes in answers:messages() do
+        local ok, message = stream:writewithin(guest.seconds, bytes)
         if not ok then
-            guest.stream:close()
+            stream:close()
             guest.log("guest %s: %s", guest.host, message)
             break
         end
-        guest.slots:receive()
+        slots:receive()
     end
-    guest.answers:close()
-    guest.slots:close()
 end
 
--- Reads requests, until there are no more. Returns why.
+-- Reads requests until there are no more. Returns the reason.
 local function read(guest)
     local reader = raw._reader()
     local function one(kind, ...)
@@ -60,31 +76,42 @@ local function read(guest)
         mare.go(run, guest, kind, ...):detach()
         return false
     end
+    local deadline -- for the rest of a message that has begun
     while true do
-        local bytes, message, code = guest.stream:read()
+        local bytes, message, code = guest.stream:read(nil, deadline)
+        if code == "timeout" then return "half a message, and no more of it" end
         if not bytes then return code ~= "closed" and message or nil end
         reader:feed(bytes)
         local empty, reason
         repeat
             empty, reason = one(reader:next())
             if empty == nil then return reason end
+            if not empty then deadline = nil end
         until empty
+        if not reader:begun() then deadline = nil
+        else deadline = deadline or mare.deadline(guest.seconds) end
     end
 end
 
---- Serves a guest, until it or this side ends the connection. `guest` has stream, host, exported
---- (functions by name), memory, log, calls and seconds.
-return function(guest)
-    guest.slots = mare.channel(guest.calls)
-    guest.answers = mare.channel(guest.calls)
+local function serve(guest)
+    local _ <close> = guest.stream
+    local slots <close> = mare.channel(guest.calls)
+    local answers <close> = mare.channel(guest.calls) -- both the reader and the writer use this
+    guest.slots, guest.answers = slots, answers
     local writer = mare.go(write, guest)
     local why = read(guest)
     if why then guest.log("guest %s: %s", guest.host, why) end
-    -- What was asked for before the end is answered, if it is still there to take it.
+    -- Requests that came before the end are answered, if the guest still reads.
     for _ = 1, why and 0 or guest.calls do
-        if not guest.slots:sendwithin(guest.seconds, true) then break end
+        if not slots:sendwithin(guest.seconds, true) then break end
     end
-    guest.answers:close()
+    answers:close()
     writer:join()
-    guest.stream:close()
+end
+
+--- Serves a guest, until it or this side ends the connection. `guest` has stream, host, exported
+--- (functions by name), memory, log, calls and seconds. Whatever happens, the stream is closed.
+return function(guest)
+    local fine, problem = pcall(serve, guest)
+    if not fine then guest.log("guest %s: %s", guest.host, without_line(problem)) end
 end

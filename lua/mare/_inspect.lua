@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- `mare --inspect PATH`: a process in the background that answers, at a Unix-domain socket, what
--- the program is doing. A line asks; the answer is a line of JSON.
+-- `mare --inspect PATH`: a background process that tells, over a Unix-domain socket, what the
+-- program is doing. Each line sent to it is a question; each answer is a line of JSON.
 local mare, net, json = require "mare", require "mare.net", require "mare.json"
 local file = require "mare.file"
 
--- Nobody listens where a program died: its socket is in the way.
+-- A program that died left its socket file, at which nobody listens: remove it.
 local function remove_stale(path)
     local stat = file.stat(path)
     if stat and stat.kind == "socket" then
@@ -35,7 +35,7 @@ return function(path)
     remove_stale(path)
     local listener, why = net.listen(path, nil)
     if not listener then return why end
-    file.chmod(path, 384) -- the owner alone, 0600
+    file.chmod(path, 384) -- only the owner may use it: 0600
     mare.spawn({_background = true}, function()
         local _ <close> = setmetatable({}, {__close = function() os.remove(path) end})
         net.serve(listener, answer, mare.self():id())

@@ -3,10 +3,11 @@
 -- how they end.
 local node = require "mare.node"
 local arguments, settings = require "mare._arguments", require "mare._settings"
-local json = require "mare.json"
+local json, utf = require "mare.json", require "mare._utf8"
 
 local REFUSED, UNREACHABLE = 120, 121 -- exit codes
-local CODES = {nonode = UNREACHABLE, timeout = UNREACHABLE, noname = 1, ended = 1}
+local CODES = {nonode = UNREACHABLE, timeout = UNREACHABLE, badmsg = UNREACHABLE, noname = 1,
+    ended = 1}
 
 local client = {largest = 16 << 20} -- bytes of a message
 
@@ -29,16 +30,43 @@ function client.gather(name, flags, more, ...)
     return options, words, rest
 end
 
---- Says what failed at the server, or on the way to it, and ends.
-function client.give_up(message, code)
-    if words["--json"] then
-        io.stdout:write(json.encode {event = "refused", code = code, message = message}, "\n")
-    end
-    client.fail(CODES[code] or REFUSED, "%s", message)
+--- Makes text from others safe to print: no part of it can be a command to the terminal. Some
+--- terminals also obey U+0080 to U+009F, and the bytes 0x80 to 0x9F.
+function client.harmless(said)
+    said = tostring(said):gsub("[^%g \n\t\128-\255]", "?")
+    return (said:gsub(utf8.len(said) and "\xc2[\x80-\x9f]" or "[\x80-\xff]", "?"))
 end
 
---- Becomes a node, and connects to an address: the name of the server. Several programs can have
---- one key at the same time: each has a mark of its own behind the name.
+--- A line of JSON from a table of text from others, which may contain any bytes.
+function client.write_json(said)
+    local line = {}
+    for key, value in pairs(said) do
+        line[key] = type(value) == "string" and utf.clean(value) or value
+    end
+    return io.stdout:write(json.encode(line), "\n")
+end
+
+--- Returns a function that takes a text piece by piece, and returns each piece up to its last whole
+--- character. Called without a piece, it returns the rest.
+function client.joiner()
+    local rest = ""
+    return function(piece)
+        local whole = rest
+        if piece then whole, rest = utf.parted(rest .. piece) else rest = "" end
+        return whole
+    end
+end
+
+--- Reports a failure of the server, or of the connection to it, and ends the program.
+function client.give_up(message, code)
+    if words["--json"] then
+        client.write_json {event = "refused", code = code, message = tostring(message)}
+    end
+    client.fail(CODES[code] or REFUSED, "%s", client.harmless(message))
+end
+
+--- Becomes a node, connects to an address, and returns the name of the server. Several programs can
+--- use one key at the same time, so each adds a suffix to the name.
 function client.connect(address)
     if options.keys and not options.name then
         client.fail(2, "--name NAME is needed with --keys: whose key it is")
@@ -55,7 +83,7 @@ function client.connect(address)
     return started
 end
 
---- Leaves in good order, and ends.
+--- Leaves in order, and ends the program.
 function client.finish(code)
     node.stop(1)
     os.exit(code)

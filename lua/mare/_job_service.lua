@@ -1,32 +1,33 @@
 -- SPDX-License-Identifier: MIT
--- The process behind jobs.serve: it takes submitted code, runs as many pieces at a time as it may,
--- each in a sandbox, and tells who has submitted them. One routine serves requests, and each job
--- has one from when it was taken to its end; they share what is here, and nothing is half done
--- where one of them waits.
+-- The process behind jobs.serve. It takes submitted code, runs it in sandboxes, as many at a time
+-- as the limits allow, and reports to the submitters. One routine serves requests; each job has a
+-- routine from its submission to its end. They share the variables of this file, and wait only
+-- where these are consistent.
 --
 --     submit --> queued --(its turn)--> running --> ended, kept for a while
 --                   \___ cancelled, the submitter is gone ___/
 --
--- A request is `reply, operation, details`. It comes through a function that the node exports (see
--- jobs.lua), for a channel that peers know they could close. Who asks is the node that the reply
--- channel is at home in: a peer cannot send references to other nodes' channels as its own.
+-- A request is `reply, operation, details`. It comes through a function that the node exports
+-- (jobs.lua), because peers could close a channel that they know. The peer is the home node of the
+-- reply channel: a peer cannot pass off another node's channel as its own.
 local mare, node, log = require "mare", require "mare.node", require "mare.log".new "jobs"
 local sandbox, policy, keys = require "mare.sandbox", require "mare._policy", require "mare.keys"
 
-local TAIL, BATCH = 64 << 10, 16 << 10 -- bytes that are kept of output, bytes of a message
+local TAIL, BATCH = 64 << 10, 16 << 10 -- the last bytes of output that are kept; bytes in a message
 local MOST_ARGUMENTS, ARGUMENT_BYTES, NAME_BYTES = 100, 64 << 10, 255
-local MISTAKES, PENALTY, WORST, FORGIVEN = 3, 1, 30, 60 -- who is refused too often waits
+local MESSAGE_BYTES = 4 << 10 -- the most bytes of the reason why a job has ended
+local MISTAKES, PENALTY, WORST, FORGIVEN = 3, 1, 30, 60 -- refusals in a row; then seconds
 local HOUR, EVERYBODY = 3600, "everybody"
 
 local options, limits -- of the service
-local proves          -- whether names of nodes are proved
-local jobs, ended = {}, {} -- by name; names of those that have ended, the oldest first
+local proves          -- whether certificates prove the names of nodes
+local jobs, ended = {}, {} -- jobs by name; names of ended ones, oldest first
 local queue, running, number, mark = {}, 0, 0, nil
 local accounts, stopping = {}, nil
 
 -- ---- Who submits --------------------------------------------------------------------------------
 
--- Without certificates anybody who comes in may take any name: all share one account.
+-- Without certificates a peer may take any name, so all peers share one account.
 local function account_of(from)
     local name = proves and from:match "^[^+]*" or EVERYBODY
     local account = accounts[name]
@@ -38,7 +39,7 @@ local function account_of(from)
     return account
 end
 
--- The seconds that it has used of an hour's; they are given back as time passes.
+-- The seconds that an account has used of its share per hour. They are given back as time passes.
 local function seconds_used(account, share)
     local now = mare.now()
     account.used = math.max(account.used - (now - account.since) * share / HOUR, 0)
@@ -46,7 +47,7 @@ local function seconds_used(account, share)
     return account.used
 end
 
--- How long it is not listened to, for it was refused too often.
+-- For how many more seconds an account is ignored, because it was refused too often.
 local function penalty(account)
     if account.mistakes <= MISTAKES or mare.now() - account.last > FORGIVEN then return 0 end
     local pause = math.min(PENALTY * 2 ^ (account.mistakes - MISTAKES - 1), WORST)
@@ -66,7 +67,7 @@ local function refuse(reply, from, account, message, code)
     reply:trysend(nil, message, code)
 end
 
--- What others are told of a job.
+-- The description of a job for others.
 local function picture(job)
     return {name = job.name, state = job.state, from = job.from, file = job.file,
         signer = job.signer, submitted = job.submitted, bytes = job.bytes, code = job.code,
@@ -76,8 +77,8 @@ end
 
 -- ---- Running ------------------------------------------------------------------------------------
 
--- Gives those their turn who can have it now: in the order in which they came, but nobody waits
--- for one whose submitter has enough already.
+-- Starts the jobs that can run now, in the order of submission. Jobs whose submitter has reached
+-- its limits are passed over.
 local function give_turns()
     local i = 1
     while i <= #queue and running < limits.jobs do
@@ -112,25 +113,37 @@ local function release(job)
     give_turns()
 end
 
--- The status of a program that has ended by itself, from what it returned: as of a command.
+-- The exit status of a program that has ended by itself, from its first result.
 local function status_of(value)
     if value == nil or value == true then return 0 end
     if value == false then return 1 end
     return math.type(value) == "integer" and value >= 0 and value <= 255 and value or nil
 end
 
--- Notes how it has ended, and tells who waits for it; not for long, if that one does not listen.
+-- Cuts the last message of a program, between two characters. The program chooses its length, and
+-- it goes to the log, the history and whoever asks.
+local function bounded(message)
+    if message == nil then return nil end
+    message = tostring(message)
+    if #message <= MESSAGE_BYTES then return message end
+    local last = MESSAGE_BYTES
+    while last > MESSAGE_BYTES - 3 and message:find("^[\x80-\xbf]", last + 1) do last = last - 1 end
+    return ("%s ... (cut: it had %d bytes)"):format(message:sub(1, last), #message)
+end
+
+-- Records how a job has ended and tells its submitter, who has `grace` seconds to take that.
 local function conclude(job, code, message, status)
+    message = bounded(message)
     job.state, job.code, job.message, job.status = "ended", code, message, status
     job.finished, job.source, job.arguments, job.box = mare.now(), nil, nil, nil
     log.info("ended", {job = job.name, peer = job.from, code = code, why = message,
         status = status, bytes = job.bytes})
     if job.events and not job.events:sendwithin(limits.grace, "ended", picture(job)) then
-        job.events:close() -- so that it does not wait for ever
+        job.events:close() -- otherwise it would wait for ever
     end
 end
 
--- All that is there to be read, as one piece.
+-- Joins all output that is there into one piece.
 local function batched(box, piece)
     local parts, size = {piece}, #piece
     while size < BATCH do
@@ -143,9 +156,9 @@ end
 
 local UNREAD = "its submitter does not read what it prints"
 
--- Passes on what it prints until it ends: nil, or why it is to be ended.
+-- Passes on what the program prints until it ends. Returns nil, or why the program must be ended.
 local function relay(job, box, gone)
-    local deadline = mare.deadline(job.rules.time + limits.grace) -- it has ended by then
+    local deadline = mare.deadline(job.rules.time + limits.grace) -- it must have ended by then
     while true do
         local which, piece = mare.select {box.output, job.cancel, gone}
         if which == 2 then return piece end
@@ -179,7 +192,7 @@ local function run(job, gone)
     end
     if why and why ~= UNREAD then
         conclude(job, "cancelled", why)
-    elseif not alive then -- there was no memory or no thread for it
+    elseif not alive then -- there was no memory or no thread to start it
         conclude(job, "failed", "the server could not run it", 1)
     elseif ok then
         local status = status_of(text)
@@ -187,10 +200,10 @@ local function run(job, gone)
             and "the program must return nothing, a boolean, or a number from 0 to 255" or nil,
             status)
     else conclude(job, reason or "failed", text, 1) end
-    if left then left:join() end -- it has its place until it is really gone
+    if left then left:join() end -- it keeps its place until it is really gone
 end
 
--- A job, from when it was taken.
+-- The life of a job, from its submission on.
 local function attend(job)
     local gone = job.client and job.client:monitor() or mare.channel()
     local which, why = mare.select {job.turn, job.cancel, gone}
@@ -214,7 +227,7 @@ end
 
 local asked = {}
 
--- Texts alone: a channel among them would be a way out for the program.
+-- Whether all arguments are text. With a channel the program could get out of its sandbox.
 local function are_arguments(list)
     if type(list) ~= "table" or getmetatable(list) or #list > MOST_ARGUMENTS then return false end
     local size = 0
@@ -225,13 +238,14 @@ local function are_arguments(list)
     return size <= ARGUMENT_BYTES
 end
 
--- Whether a reference in a request belongs to who made it, and is what it should be.
+-- Whether a reference in a request belongs to the node that sent the request, and has the right
+-- type.
 local function is_own(value, from, method)
     local known, home = pcall(node.home, value)
     return known and home == from and value[method] ~= nil
 end
 
--- Who has signed the code: a name, nil for nobody; or false, message.
+-- Returns who signed the code: a name, nil for nobody; or false, message.
 local function signer_of(details)
     if details.signature == nil then return nil end
     if not options.trusted then return false, "this server believes no signatures" end
@@ -246,7 +260,7 @@ local function signer_of(details)
     return facts.names[1]
 end
 
--- Whether it may be submitted: its rules, or nil, message, code.
+-- Whether the submission is allowed: its rules, or nil, message, code.
 local function judged(account, details)
     local signer, message = signer_of(details)
     if signer == false then return nil, message, "denied" end
@@ -279,7 +293,7 @@ function asked.submit(reply, from, account, details)
         or details.signature ~= nil and type(details.signature) ~= "string"
         or attached and not (is_own(details.events, from, "trysend")
             and is_own(details.client, from, "monitor")) then
-        return refuse(reply, from, account, "this is no job", "invalid")
+        return refuse(reply, from, account, "this is not a job", "invalid")
     end
     local rules, message, code = judged(account, details)
     if not rules then return refuse(reply, from, account, message, code) end
@@ -298,7 +312,7 @@ function asked.submit(reply, from, account, details)
     give_turns()
 end
 
--- The job of that name, if it is theirs, or they may manage others'.
+-- The job of that name, if it is the account's own, or the account may manage all jobs.
 local function theirs(account, name)
     local job = type(name) == "string" and jobs[name]
     local manages = policy.of(options, account.name).manage
@@ -342,7 +356,7 @@ local function serve(reply, operation, details)
     local account = account_of(from)
     local left = penalty(account)
     if left > 0 then
-        if account.warned ~= account.last then -- once, or it would fill the disk
+        if account.warned ~= account.last then -- once only: otherwise it would fill the disk
             account.warned = account.last
             log.warn("refused", {peer = from, why = "refused too often", code = "denied"})
         end
@@ -388,10 +402,10 @@ return function(given, requests, control, started)
         elseif outcome[1] and outcome[3] ~= nil then
             local ok, message = pcall(serve, outcome[3], outcome[4], outcome[5])
             if not ok then log.warn("refused", {why = message, code = "invalid"}) end
-        else -- what cannot be read here: code, objects
+        else -- a message that cannot be read here: it has code, or objects
             log.warn("refused", {why = tostring(outcome[1] and outcome[4] or outcome[2]),
                 code = "invalid"})
         end
     end
-    mare.self():kill() -- and with it all routines
+    mare.self():kill() -- ends this process and all its routines
 end

@@ -1,21 +1,22 @@
 -- SPDX-License-Identifier: MIT
 -- `mare jobs`: what a server runs and has run; shows one, cancels one.
-local jobs, client, json = require "mare.jobs", require "mare._job_client", require "mare.json"
+local jobs, client = require "mare.jobs", require "mare._job_client"
 
 local options, words
 
--- Others have chosen these words: nothing in them is to reach the terminal as a command.
-local function harmless(text) return (text:gsub("[^%g \n\t\128-\255]", "?")) end
+local harmless = client.harmless
+
+-- Others have chosen these words: a job must not take more than one line of the list.
+local function word(text) return (harmless(text):gsub("%s", "?")) end
 
 local function line_of(job)
     local how = job.state == "ended" and job.code or job.state
-    return ("%-12s  %-10s  %8s  %-20s  %s\n"):format(job.name, how,
-        job.seconds and ("%.1f s"):format(job.seconds) or "-", job.from,
-        harmless(job.file):gsub("%s", "?"))
+    return ("%-12s  %-10s  %8s  %-20s  %s\n"):format(word(job.name), word(how),
+        job.seconds and ("%.1f s"):format(job.seconds) or "-", word(job.from), word(job.file))
 end
 
 local function show(job)
-    if words["--json"] then return io.stdout:write(json.encode(job), "\n") end
+    if words["--json"] then return client.write_json(job) end
     io.stdout:write(line_of(job))
     if job.message then io.stdout:write("  ", harmless(job.message), "\n") end
     if job.output then io.stdout:write(harmless(job.output)) end

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
--- The one function of mare.json that is not C (src/lua/json.c takes it from here): what reads
--- values from wherever they come.
+-- The only function of mare.json that is written in Lua (src/lua/json.c gets it from here): it
+-- reads values from any source.
 local checks = require "mare._check"
 
--- A function that returns part after part of what can be read.
+-- Returns a function that reads a source part after part.
 local function parts_of(source)
     if type(source) == "function" then return source end
     if type(source) == "string" then
@@ -25,9 +25,9 @@ local function parts_of(source)
     return function() return source:read() end
 end
 
---- An iterator over the values in what a function returns part after part, or in what can be read:
---- a request or response, a file, a stream, a string. With `each`, over the members of the arrays
---- and objects there, and their keys. What is no JSON, or cannot be read, raises an error.
+--- An iterator over the JSON values of a source: a function that returns part after part, a request
+--- or response, a file, a stream, a string. With `each`, over the members of the arrays and objects
+--- in it, and their keys. Raises an error if the text is not JSON, or cannot be read.
 local function values(source, options)
     local next_part = parts_of(source)
     if options ~= nil then checks.argument("values", options, 2, "table") end

@@ -1,31 +1,38 @@
 -- SPDX-License-Identifier: MIT
--- The process that keeps a node: it listens and dials, decides who is let in, knows who is there,
--- and does what peers ask for, as far as they may. What it decides is here; what runs with every
--- message is in C (src/node). Others talk to it through its channel of requests, see node.lua:
+-- The process that keeps a node. It listens and dials, decides who is let in, knows which nodes are
+-- there, and does what peers ask for, as far as they are allowed. Decisions are made here; what
+-- runs with every message is in C (src/node). Processes of this program send it requests, see
+-- node.lua:
 --
 --     reply, operation, ...   ->   true, ... | nil, message, code
 --
--- A peer talks to it through a channel of its own, the service of the session, in the same way.
+-- Each peer sends its requests in the same way, through a channel of its own: the service of its
+-- session.
 local mare, net, tls = require "mare", require "mare.net", require "mare.tls"
 local file, raw, address_of = require "mare.file", require "mare._node", require "mare._address"
 local news, places = require "mare._keeper_members", require "mare._keeper_place"
+local introductions, credentials = require "mare._keeper_introductions", require "mare._keeper_keys"
+local failures = require "mare._keeper_failures"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
-local MISTAKES, PENALTY, FORGIVEN = 3, 1, 60 -- who failed to get in more often waits, for so long
-local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- before one who could not be joined is tried again
+local HANDSHAKES = 256 -- of connections that come, at once: few enough to be over in time
+local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- seconds before an address that failed is tried again
+local LINES = 100 -- lines of the log, at once, about one node or guest that is connected
+local RENEWED = 5 -- seconds between looks at the key files, while nobody connects
 
-local self         -- options of this node, and what they were made into
-local events       -- what sessions tell
+local self         -- the options of this node, after checks
+local events       -- the channel where sessions tell what happens
 local members = news.by_name
 local sessions = {} -- by session: {name = , dials = , stamp = , failed = channel}
-local dialling = {} -- by name or address: a list of channels to be told
-local undecided = {} -- who asked for nodes that are not known yet, while some are dialled
-local listeners = {} -- channels that want to know of nodes
+local dialling = {} -- by name or address: a list of channels that wait for the outcome
+local undecided = {} -- channels of those who asked for unknown nodes while others are dialled
+local listeners = {} -- channels to be told of nodes
 local exported = {} -- functions by name
-local failures = {} -- by host: when the last one failed to get in, and how often in a row
+local guests, guest_count = {}, 0 -- by stream: the certificate that the guest has shown, or ""
 local stamp, listener = 0, nil
 
-local PARDONED = {duplicate = true, stale = true} -- nobody's mistake
+local NO_NAME = "a name has letters, digits, '.', '_' and '-', 63 at most"
+local PARDONED = {duplicate = true, stale = true} -- codes that are nobody's mistake
 
 local function next_stamp()
     stamp = stamp + 1
@@ -34,8 +41,24 @@ end
 
 -- ---- What is told -------------------------------------------------------------------------------
 
+-- Makes text from others safe in a line: it cannot begin another line or control a terminal.
+local function shown(text)
+    local function escape(bytes)
+        return (bytes:gsub(".", function(c) return ("\\x%02x"):format(c:byte()) end))
+    end
+    text = text:gsub("[%c\x7f]", escape)
+    return (text:gsub(utf8.len(text) and "\xc2[\x80-\x9f]" or "[\x80-\xff]", escape))
+end
+
 local function log(text, ...)
-    if self.log then self.log:trysend(text:format(...)) end
+    if self.log then self.log:trysend(shown(text:format(...))) end
+end
+
+-- Logs something about a peer that is connected. Limited, because the peer could cause it all the
+-- time.
+local function complain(whom, text, ...)
+    local more = failures.line(whom, mare.now(), LINES)
+    if more then log("%s%s", text:format(...), more) end
 end
 
 local function tell(what, name, why)
@@ -51,11 +74,11 @@ end
 
 -- ---- Security -----------------------------------------------------------------------------------
 
--- The name that a peer has proved, or nil: it need not.
+-- The name that a peer has proved; nil: it need not prove one.
 local function proved(stream)
     local facts = stream:tls()
     if not facts then return nil end
-    if facts.identity then return nil end -- who has the secret may have any name
+    if facts.identity then return nil end -- a peer that has the secret may use any name
     return facts.peer and facts.peer.names[1]
 end
 
@@ -66,10 +89,16 @@ local function facts_of(stream)
     return "name:" .. (facts.peer and facts.peer.names[1] or "")
 end
 
--- Several programs of one name are told apart by what follows a +.
+-- The certificate that a peer has shown, while it is connected; or nil.
+local function certificate_of(stream)
+    local facts = stream:tls()
+    return facts and facts.peer and (facts.peer.certificate or "")
+end
+
+-- The name without what follows a +, which tells several programs of one name apart.
 local function plain(name) return name and name:match "^[^+]*" end
 
--- What a node may do here: "none", "source", "bytecode".
+-- What code a node may run here: "none", "source", "bytecode".
 local function code_of(name)
     local allowed = self.code
     if type(allowed) == "table" then allowed = allowed[plain(name)] or "none" end
@@ -80,23 +109,8 @@ local function trust_of(name)
     return code_of(name) == "bytecode" and "bytecode" or "values"
 end
 
--- Those who fail again and again wait longer and longer: how long from now.
-local function penalty(host)
-    local mine = failures[host]
-    if not mine or mare.now() - mine.last > FORGIVEN or mine.times <= MISTAKES then return 0 end
-    local pause = math.min(PENALTY * 2 ^ (mine.times - MISTAKES - 1), 30)
-    return math.max(mine.last + pause - mare.now(), 0)
-end
-
 local function failed(host, why)
-    local mine = failures[host]
-    if not mine then -- one more to remember: those of long ago are forgotten
-        for other, theirs in pairs(failures) do
-            if mare.now() - theirs.last > FORGIVEN then failures[other] = nil end
-        end
-    end
-    if not mine or mare.now() - mine.last > FORGIVEN then mine = {times = 0} end
-    failures[host] = {times = mine.times + 1, last = mare.now()}
+    failures.note(host, mare.now())
     log("refused %s: %s", host, why)
 end
 
@@ -104,23 +118,41 @@ end
 
 local serve_peer
 
--- Begins one over a stream that is secure already, if it is to be.
+-- Begins a session over a stream that is secured already, if it has to be.
 local function begin(stream, dials, name, host)
     local service = mare.channel(16)
-    local facts = facts_of(stream)
+    local facts, certificate, owner = facts_of(stream), certificate_of(stream), proved(stream)
     local session, message, code = raw._begin(stream, {name = self.name, group = self.group,
         incarnation = self.incarnation, stamp = dials and next_stamp() or 0, dials = dials,
         facts = facts, address = self.address, silence_us = self.silence_us,
         message_bytes = self.message_bytes},
         events, service)
     if not session then return nil, message, code end
-    sessions[session] = {service = service, dials = dials, wanted = name, host = host}
+    sessions[session] = {service = service, dials = dials, wanted = name, host = host,
+        certificate = certificate, proved = owner}
     return session
+end
+
+-- Reads the key files again, and applies them to those who are connected, too.
+local function renew()
+    if not credentials.renew() then return end
+    log("the files of keys were read again")
+    for session, mine in pairs(sessions) do
+        local why = credentials.doubt(mine.certificate)
+        if why then
+            log("refused %s: %s", mine.name or mine.host, why)
+            session:_quit("denied", why)
+        end
+    end
+    for stream, certificate in pairs(guests) do
+        if credentials.doubt(certificate) then stream:close() end
+    end
 end
 
 local reach
 
--- A dial is over, with this outcome. Who asked for a node that was not known may find it now.
+-- A dial is over, with this outcome. Also wakes those who asked for an unknown node: it may be
+-- known now.
 local function forget_dial(key, ...)
     local waiting, puzzled = dialling[key], undecided
     dialling[key], undecided = nil, {}
@@ -128,23 +160,40 @@ local function forget_dial(key, ...)
     for _, item in ipairs(puzzled) do reach(item.name, nil, item.reply) end
 end
 
+-- Puts TLS on a stream, by what the key files say now. `name`: of the node that was dialled.
 local function secure(stream, name)
     if self.insecure then return stream end
-    local options = {name = plain(name)}
-    for key, value in pairs(self.tls) do options[key] = value end
-    return tls.wrap(stream, options, HANDSHAKE)
+    renew()
+    local before = credentials.version
+    local ok, message, code = tls.wrap(stream, {context = credentials.context,
+        name = name and plain(name), server = not name}, HANDSHAKE)
+    if not ok then return nil, message, code end
+    local why = before ~= credentials.version and credentials.doubt(certificate_of(stream))
+    if not why then return stream end
+    stream:close()
+    return nil, why, "denied"
 end
 
--- Dials an address; the outcome is told when the session is up, or over.
-local function dial(address, name, key)
+-- Opens a stream to an address, and secures it if it has to be.
+local function open(address, name)
     local host, port = address, nil
     if not address:find "^[/.]" then host, port = address_of(address) end
-    local stream, message, code
-    if self.private and not require "mare.node"._is_local(address) then
-        message, code = "not on this machine, and this node has neither keys nor a secret", "denied"
-    elseif host then stream, message, code = net.connect(host, port, DIAL)
-    else message, code = port, "invalid" end
-    if stream then stream, message, code = secure(stream, name or host) end
+    if not host then
+        return nil, port, "invalid"
+    elseif self.private and not require "mare.node"._is_local(address) then
+        return nil, "not on this machine, and this node has neither keys nor a secret", "denied"
+    end
+    local stream, message, code = net.connect(host, port, DIAL)
+    if not stream then return nil, message, code end
+    return secure(stream, name or host)
+end
+
+-- Dials an address. The outcome is told when the session is up, or over.
+local function dial(address, name, key)
+    -- Other nodes may have sent an address or a name that is none. Then this raises an error, and
+    -- the routine that waits is told.
+    local fine, stream, message, code = pcall(open, address, name)
+    if not fine then stream, message, code = nil, tostring(stream), "invalid" end
     local session
     if stream then session, message, code = begin(stream, true, name, address) end
     if not session then
@@ -155,7 +204,7 @@ local function dial(address, name, key)
     sessions[session].key = key
 end
 
--- The name of the node that we have a session with at an address.
+-- The name of the node at an address that we have a session with.
 local function met_at(address)
     for _, mine in pairs(sessions) do
         local member = members[mine.name]
@@ -166,7 +215,7 @@ local function met_at(address)
     end
 end
 
--- Waits until there is a session with a node, by its name, or by an address. Dials if need be.
+-- Waits until there is a session with a node, given by name or address. Dials if necessary.
 function reach(name, address, reply)
     name = name or met_at(address)
     local member = name and members[name]
@@ -199,8 +248,8 @@ local function judge(session, name, group, incarnation, their_stamp)
     local mine = sessions[session]
     if name == self.name then
         return "name", ("this node is called '%s' itself"):format(name)
-    elseif not name:find "^%w[%w._-]*%+?%w*$" then
-        return "name", "a name has letters, digits, '.', '_' and '-'"
+    elseif not news.is_name(name) then
+        return "name", NO_NAME
     elseif group ~= self.group then
         return "group", ("this node belongs to the group '%s'"):format(self.group)
     elseif mine.proved and mine.proved ~= plain(name) then
@@ -213,9 +262,9 @@ local function judge(session, name, group, incarnation, their_stamp)
         return "duplicate", "the other connection between the two is used"
     elseif not (member and member.session) then
         return nil
-    elseif incarnation < member.incarnation then
+    elseif incarnation < member.life then
         return "stale", "a later life of the node is known here"
-    elseif incarnation == member.incarnation then
+    elseif incarnation == member.life then
         if their_stamp < member.stamp then return "stale", "an earlier attempt" end
         member.session:_quit("replaced", "")
     elseif answers(member) then
@@ -227,13 +276,18 @@ local function judge(session, name, group, incarnation, their_stamp)
     return nil
 end
 
--- The same for a node that this one has dialled.
+-- Judges the node that was dialled: whether to accept it.
 local function judge_dialled(session, name)
-    local wanted = sessions[session].wanted
+    local mine = sessions[session]
+    local wanted = mine.wanted
     if name == self.name then
         return "name", "it is this node itself, or another of its name"
+    elseif not news.is_name(name) then
+        return "name", NO_NAME
     elseif wanted and wanted ~= name then
         return "name", ("the node there is called '%s', not '%s'"):format(name, wanted)
+    elseif mine.proved and mine.proved ~= plain(name) then
+        return "denied", ("the certificate is for '%s'"):format(mine.proved)
     elseif self.allow and not self.allow[plain(name)] then
         return "denied", ("'%s' is not in the list of those who may come in"):format(name)
     end
@@ -247,7 +301,7 @@ local function on_hello(session, name, group, incarnation, their_stamp)
     else
         code, text = judge(session, name, group, incarnation, their_stamp)
     end
-    local mine = sessions[session] -- it may be over by now
+    local mine = sessions[session] -- nil if it is over by now
     if code then
         if mine and not PARDONED[code] then failed(mine.host, text) end
         if mine then mine.refused = true end
@@ -262,20 +316,25 @@ end
 local function on_up(session, name, incarnation, their_stamp, _, service, address)
     local mine = sessions[session]
     mine.name, mine.up = name, true
-    news.learn(name, address or "", incarnation)
+    if mine.settled then mine.settled:close() end
+    address = news.where(address or "", mine.host or "", mine.dials)
+    news.learn(name, address, incarnation)
     local member = members[name]
     local other = member.session and member.session ~= session and sessions[member.session]
-    if other and member.incarnation == incarnation and
+    if other and member.life == incarnation and
         (other.dials and self.name or name) < (mine.dials and self.name or name) then
-        return session:_quit("replaced", "") -- both have dialled: the same one stays on both sides
+        return session:_quit("replaced", "") -- both have dialled: both sides keep the same session
     elseif other then
         member.session:_quit("replaced", "")
     end
     member.session, member.service, member.stamp = session, service, their_stamp
     mine.over = mare.channel()
-    member.over = mine.over -- closed when it is
-    member.incarnation = incarnation
-    if mine.proved == nil and mine.host then failures[mine.host] = nil end
+    member.over = mine.over -- a channel, closed when the session is over
+    -- A node is believed about itself, whatever others have said or will say of it.
+    member.incarnation, member.life = incarnation, incarnation
+    if address ~= "" then member.address = address end
+    if mine.proved == nil and mine.host then failures.forgive(mine.host) end
+    introductions.come(name)
     mare.go(serve_peer, mine.service, name)
     news.greet(member)
     news.tell(name, name, member.address or "", incarnation)
@@ -286,24 +345,26 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
 end
 
 local function on_over(session, word, text, by_peer)
+    text = shown(text or "")
     local mine = sessions[session]
     sessions[session] = nil
     mine.service:close()
+    if mine.settled then mine.settled:close() end
     local name = mine.name
     local member = name and members[name]
     if mine.over then mine.over:close() end
     if member and member.session == session then
         member.session, member.service = nil, nil
         local left = word == "bye" or word == "leaving"
-        if left or not member.address then -- nobody could dial it
+        if left or not member.address then -- nobody could dial it any more
             news.forget(name)
             places.forget(name)
         end
         tell(left and "left" or "down", name, text)
     end
     if mine.key and not mine.up then
-        local why = by_peer and not mine.up and ("%s refuses: %s"):format(mine.host, text) or text
-        if dialling[mine.key] and word == "duplicate" then -- the other one comes in, or does not
+        local why = ("%s%s: %s"):format(mine.host, by_peer and " refuses" or "", text)
+        if dialling[mine.key] and word == "duplicate" then -- the other session comes in, or not
             local waiting = dialling[mine.key]
             mare.go(function()
                 mare.sleep(DIAL)
@@ -313,42 +374,45 @@ local function on_over(session, word, text, by_peer)
             forget_dial(mine.key, nil, why, word == "denied" and "denied" or word == "name"
                 and "exists" or "nonode")
         end
-    elseif not mine.up and not mine.refused and mine.host then
+    elseif not mine.up and not mine.refused and mine.host and
+        not (mine.said and word == "broken") then -- a node that has waited too long will try again
         failed(mine.host, text)
     end
 end
 
 -- ---- Guests -------------------------------------------------------------------------------------
 
-local guests = 0 -- that are there
-
 local function refusal(mine)
     if not self.guests then
         return "a guest, and the node's option 'guests' lets none in"
     elseif mine.proved and self.allow and not self.allow[mine.proved] then
         return ("the guest '%s' is not in the list of those who may come in"):format(mine.proved)
-    elseif guests >= self.guests.connections then
+    elseif guest_count >= self.guests.connections then
         return "there are too many guests"
     end
 end
 
--- Who came is no node: it wants to call exported functions.
+-- The peer is not a node: it wants to call exported functions.
 local function on_guest(session, stream)
     local mine = sessions[session]
     sessions[session] = nil
     mine.service:close()
+    if mine.settled then mine.settled:close() end
     local why = refusal(mine)
     if why then
         failed(mine.host, why)
         return stream:close()
     end
-    guests = guests + 1
+    guest_count, guests[stream] = guest_count + 1, mine.certificate or ""
     mare.go(function()
-        local fine, message = pcall(require "mare._guest", {stream = stream, host = mine.host,
-            exported = exported, memory = self.memory, log = log,
-            calls = math.ceil(self.guests.calls), seconds = self.guests.seconds})
-        guests = guests - 1
-        if not fine then log("guest %s: %s", mine.host, message) end
+        local _ <close> = setmetatable({}, {__close = function()
+            stream:close()
+            guest_count, guests[stream] = guest_count - 1, nil
+        end})
+        require "mare._guest" {stream = stream, host = mine.host,
+            exported = exported, memory = self.memory,
+            log = function(...) complain(mine.host, ...) end,
+            calls = math.ceil(self.guests.calls), seconds = self.guests.seconds}
     end):detach()
 end
 
@@ -366,23 +430,31 @@ function asked.find(_, reply, name)
     if found then answer(reply, true, found) else answer(reply, nil, message, code) end
 end
 
--- What code it may send.
+function asked.introduce(from, _, ...) introductions.add(from, ...) end
+
+function asked.claim(from, reply, ...)
+    if introductions.claim(from, reply, ...) then
+        complain(from, "refused %s: it claims what it was not introduced to", from)
+    end
+end
+
+-- A peer asks which code it may send.
 function asked.code(from, reply) answer(reply, true, code_of(from)) end
 
--- Whether it may send such a body. A function of a library is a value like others, which the link
--- lets through: `os.execute` is code nonetheless.
+-- Whether a peer may send such a body. The link lets a library function pass like any other value,
+-- but `os.execute` is code all the same.
 local function may_send(from, kind)
     local allowed = code_of(from)
     return kind == "string" or allowed == "bytecode" or kind == "table" and allowed == "source"
 end
 
--- A new process: an exported function by its name, source text, or a function.
+-- Starts a process for a peer: an exported function by its name, source text, or a function.
 function asked.spawn(from, reply, options, body, ...)
     local kind = type(body)
     local run = kind == "string" and exported[body] or body
     if not may_send(from, kind) then
         local why = ("node '%s' may not send code to '%s'"):format(from, self.name)
-        log("a process of %s: %s", from, why)
+        complain(from, "a process of %s: %s", from, why)
         return answer(reply, nil, why, "denied")
     elseif options.name and tostring(options.name):find "^mare%." then
         return answer(reply, nil, "names that begin with 'mare.' are reserved", "denied")
@@ -402,14 +474,14 @@ function asked.spawn(from, reply, options, body, ...)
     if process then answer(reply, true, process) else answer(reply, nil, message, code) end
 end
 
--- Chunks, and what belongs to them, for the processes that take some: see alua.lua.
+-- Chunks of Lua, and what belongs to them, for the processes that take them: see alua.lua.
 function asked.alua(from, reply, number, ...)
     local daemon = mare.find "mare.alua"
     local why = not daemon and ("no process of node '%s' takes chunks"):format(self.name)
         or code_of(from) == "none" and ("node '%s' may not send code to '%s'"):format(from,
             self.name)
     if why then
-        log("chunks of %s: %s", from, why)
+        complain(from, "chunks of %s: %s", from, why)
         return reply:send(number, {status = "error", error = why})
     end
     daemon:send("peer", from, self.memory, reply, number, ...)
@@ -417,8 +489,8 @@ end
 
 function serve_peer(service, from)
     local function one(ok, reply, operation, ...)
-        if not ok then -- code that it may not send, or what is not known here
-            log("a request of %s: %s", from, reply)
+        if not ok then -- code that the peer may not send, or a name that is unknown here
+            complain(from, "a request of %s: %s", from, reply)
             return true
         end
         if reply == nil and operation == nil then return false end
@@ -427,8 +499,8 @@ function serve_peer(service, from)
             fine, why = pcall(asked[operation], from, reply, ...)
         end
         if not fine then
-            log("a request of %s: %s", from, why)
-            pcall(answer, reply, nil, why, "invalid")
+            complain(from, "a request of %s: %s", from, why)
+            pcall(answer, reply, nil, "that is no request, or lacks something", "invalid")
         end
         return true
     end
@@ -437,6 +509,7 @@ function serve_peer(service, from)
         return true, reply, operation, ...
     end
     while one(pcall(function() return select(2, received(service:receive())) end)) do end
+    introductions.go(from)
 end
 
 -- ---- What this node's own processes ask for -----------------------------------------------------
@@ -445,7 +518,7 @@ local requests = {}
 
 function requests.reach(reply, name, address) reach(name, address, reply) end
 
--- The service channel of a node that is reached.
+-- Answers with the service channel of a node, once that is reached.
 function requests.service(reply, name)
     local member = members[name]
     if member and member.service then return answer(reply, true, member.service, member.over) end
@@ -457,7 +530,7 @@ function requests.export(reply, name, f)
     answer(reply, true)
 end
 
--- Whether the names of nodes are proved, by certificates.
+-- Whether nodes prove their names, by certificates.
 function requests.proves(reply) answer(reply, true, self.tls ~= nil and not self.tls.psk) end
 
 function requests.exported(reply, name)
@@ -487,60 +560,86 @@ end
 
 local stopping
 
-function requests.stop(reply)
+-- Says goodbye, once nothing waits in any session; `anyway`: at once. All sessions must be empty
+-- first: a reference that one of them has passed on is introduced through another.
+local function part(anyway)
+    for _, mine in pairs(sessions) do
+        if mine.up and not mine.drained and not anyway then return end
+    end
+    for session in pairs(sessions) do session:_bye("leaving", "") end
+end
+
+-- Stops the node. A peer that takes nothing delays this by `grace` seconds at the most. The other
+-- sessions wait with it: what it has yet to receive may be references to them, and they must be
+-- told first.
+function requests.stop(reply, grace)
     stopping = reply or true
     if listener then
         local path = listener:address()
         listener:close()
         if path and path:find "^[/.]" then os.remove(path) end
     end
-    for session in pairs(sessions) do session:_bye("leaving", "") end
+    for session in pairs(sessions) do session:_drain() end
+    part()
+    mare.go(function()
+        mare.sleep(grace)
+        part(true)
+    end)
 end
 
 -- ---- The process --------------------------------------------------------------------------------
 
+-- Accepts one connection, and ends with its handshake. There are only so many of these at once; the
+-- system queues other connections. If all began at once on a busy machine, each would be too late.
 local function accept_one(stream)
     local host = stream:peer() or "a local program"
-    if penalty(host) > 0 then return stream:close() end
-    if not self.insecure then
-        local ok, message = stream:handshake(HANDSHAKE)
-        if not ok then
-            failed(host, message)
-            stream:close()
-            return
-        end
+    if failures.penalty(host, mare.now()) > 0 then return stream:close() end
+    local place <close> = failures.place(host)
+    if not place then
+        local more = failures.line(host, mare.now(), 1)
+        if more then log("refused %s: too many handshakes at once%s", host, more) end
+        return stream:close()
     end
-    local name = proved(stream)
+    local ok, message, code = secure(stream)
+    if not ok then
+        -- A peer that hangs up has shown no wrong key: it may have waited too long, and will come
+        -- again.
+        local more = code == "closed" and failures.line(host, mare.now(), 1)
+        if more then log("refused %s: %s%s", host, message, more)
+        elseif code ~= "closed" then failed(host, message) end
+        return
+    end
     local session = begin(stream, false, nil, host)
-    if session then sessions[session].proved = name end
+    if not session then return end
+    local settled = mare.channel()
+    sessions[session].settled = settled
+    settled:receive(HANDSHAKE) -- it is closed, or the peer is let in
 end
 
 local function listen()
-    local options = {}
-    for key, value in pairs(self.tls or {}) do options[key] = value end
     local host, port = self.listen, nil
     if not host:find "^[/.]" then host, port = address_of(host, nil, true) end
     if not host then return nil, port, "invalid" end
     local made, message, code
-    if not port then -- of a node that has crashed, a socket may be there that nobody listens to
+    if not port then -- a node that has crashed leaves a socket that nobody listens to
         local info = file.stat(host)
         local other = info and info.kind == "socket" and net.connect(host, nil, ASK)
         if other then other:close()
         elseif info and info.kind == "socket" then os.remove(host) end
     end
-    if self.insecure then made, message, code = net.listen(host, port)
-    else made, message, code = tls.listen(host, port, options) end
+    made, message, code = net.listen(host, port)
     if not made then return nil, message, code end
     local at, number = made:address()
     if not self.address then
         self.address = number and (at:find ":" and "[%s]:%d" or "%s:%d"):format(at, number) or at
     end
     listener = made
+    made:limit(HANDSHAKES)
     mare.go(net.serve, made, accept_one)
     return true
 end
 
--- Keeps a session with a node that this one was told to join, whenever it can be reached.
+-- Keeps a session with a node that this one has to join, whenever that can be reached.
 local function keep_joined(address)
     local name, rest = address:match "^([%w._-]+)@(.+)$"
     local pause = FIRST_PAUSE
@@ -553,7 +652,7 @@ local function keep_joined(address)
             member.over:receive()
             pause = FIRST_PAUSE
         elseif code then
-            local where = (rest or address) .. ": " -- said once is enough
+            local where = (rest or address) .. ": " -- the address once is enough
             log("cannot join %s: %s", address,
                 who:sub(1, #where) == where and who:sub(#where + 1) or who)
             tell("unreachable", address, who)
@@ -563,12 +662,31 @@ local function keep_joined(address)
     end
 end
 
+-- Looks at the key files while nobody connects: keys may be revoked.
+local function follow_files()
+    while not stopping do
+        mare.sleep(RENEWED)
+        renew()
+    end
+end
+
 local handlers = {hello = on_hello, up = on_up, over = on_over, guest = on_guest}
 
 local function on_event(session, word, ...)
     if sessions[session] and handlers[word] then
-        if word == "hello" then mare.go(on_hello, session, ...) -- it may take time
-        else handlers[word](session, ...) end
+        if word == "hello" then
+            sessions[session].said = true
+            mare.go(on_hello, session, ...) -- in a routine: it may take time
+        else
+            handlers[word](session, ...)
+        end
+    elseif word == "drained" then
+        if sessions[session] then sessions[session].drained = true end
+        if stopping then part() end
+    elseif word == "introduce" then
+        introductions.introduce(members, session, ...)
+    elseif word == "claim" then
+        mare.go(introductions.claimed, members, reach, session, ...)
     elseif word == "dropped" then
         log("a message could not go to %s: %s", sessions[session] and sessions[session].name, ...)
     elseif sessions[session] and sessions[session].name then
@@ -576,31 +694,34 @@ local function on_event(session, word, ...)
     end
 end
 
---- Runs until it is told to stop. `started` gets true and the address, or nil, message, code.
+--- Runs the node until it is told to stop. `started` gets true and the address, or nil, message,
+--- code.
 return function(options, channel, started)
-    -- Also when it dies: then this program is no node any more.
+    -- Runs also if this process dies: then the program is not a node any more.
     local _ <close> = setmetatable({}, {__close = function() channel:close() end})
     self, events = options, mare.channel(1000)
     news.begin(options)
-    raw._name(self.name)
-    local ok, message, code = true, nil, nil
-    if self.listen then ok, message, code = listen() end
+    introductions.begin(options.silence_us / 1e6)
+    raw._name(self.name, self.incarnation)
+    local ok, message, code = credentials.begin(options, log)
+    if ok and self.listen then ok, message, code = listen() end
     if not ok then return started:send(nil, message, code) end
     for _, address in ipairs(self.join or {}) do mare.go(keep_joined, address) end
-    mare.yield() -- to them: what is asked for now may depend on it
+    if self.tls then mare.go(follow_files) end
+    mare.yield() -- to those routines: the next request may depend on them
     started:send(true, self.address)
     repeat
-        local which, first, second, third, fourth, fifth, sixth, seventh, eighth =
+        local which, first, second, third, fourth, fifth, sixth, seventh, eighth, ninth =
             mare.select {events, channel}
         if which == 1 and first then
-            on_event(first, second, third, fourth, fifth, sixth, seventh, eighth)
+            on_event(first, second, third, fourth, fifth, sixth, seventh, eighth, ninth)
         elseif which == 2 and first == nil and fourth == nil and third == "closed" then
-            stopping, channel = stopping or true, mare.channel() -- whoever closed it wants the end
+            stopping, channel = stopping or true, mare.channel() -- a closed channel means: stop
             for session in pairs(sessions) do session:_quit("leaving", "") end
         elseif which == 2 and second and requests[second] then
             requests[second](first, third, fourth, fifth)
         end
     until stopping and not next(sessions)
     if stopping ~= true then answer(stopping, true) end
-    mare.self():kill() -- and with it all routines
+    mare.self():kill() -- ends this process and all its routines
 end

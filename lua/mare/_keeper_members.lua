@@ -1,22 +1,43 @@
 -- SPDX-License-Identifier: MIT
--- Who is there, as a node knows it, and the news of it that go from node to node. Part of the
--- process that keeps a node: see _keeper.lua.
+-- The nodes that this node knows of, and the news about nodes that they send each other. Part of
+-- the process that keeps a node: see _keeper.lua.
 local mare = require "mare"
 
-local KNOWN, FEW = 10000, 100 -- nodes that are remembered; so many that all may hear of all at once
-local ITEM = "<s1s1j" -- in news, which are one string: name, address or "", incarnation
-local PAUSE, LONGEST = 0.2, 10 -- seconds between news; and until one who took none is tried again
+local KNOWN, FEW = 10000, 100 -- the most nodes remembered; with so few, all are told at once
+local ITEM = "<s1s1j" -- one node in a string of news: name, address or "", incarnation
+local PAUSE, LONGEST = 0.2, 10 -- seconds between news; until a peer that took none is tried again
 
 local members = {
     by_name = {}, -- {address, incarnation, session, service, behind, pause, again, ...}
 }
 
 local self      -- the options of this node
-local known = 0 -- how many
+local known = 0 -- how many nodes are known
 
 function members.begin(options) self = options end
 
---- News of a node: true if it is.
+function members.is_name(name)
+    return #name <= 63 and name:find "^%w[%w._-]*%+?%w*$" ~= nil
+end
+
+-- The port of a node that listens on all addresses of its machine; nil: it does not. Such a node
+-- cannot know which of these addresses others can use.
+local function anywhere(address)
+    return address:match "^0%.0%.0%.0:(%d+)$" or address:match "^%[::%]:(%d+)$"
+end
+
+--- The address where a node can be dialled: the one that it told. If it listens on all addresses,
+--- its port at the host where it was met. If it was dialled, the host is part of an address.
+function members.where(told, host, dialled)
+    local port = anywhere(told)
+    if not port then return told end
+    if dialled then host = host:match "^(.+):%d+$" end
+    if not host or host:find "[ /]" then return "" end -- it was not met over the network
+    if host:find ":" and not host:find "^%[" then host = "[" .. host .. "]" end
+    return host .. ":" .. port
+end
+
+--- News of a node. Returns true if it was new.
 function members.learn(name, address, incarnation)
     if name == self.name or type(name) ~= "string" then return false end
     local member = members.by_name[name]
@@ -36,9 +57,10 @@ function members.forget(name)
     members.by_name[name], known = nil, known - 1
 end
 
---- All that is known.
+--- All that is known, as news.
 function members.news()
-    local list = {ITEM:pack(self.name, self.address or "", self.incarnation)}
+    local mine = self.address or ""
+    local list = {ITEM:pack(self.name, anywhere(mine) and "" or mine, self.incarnation)}
     for name, member in pairs(members.by_name) do
         if member.incarnation then
             list[#list + 1] = ITEM:pack(name, member.address or "", member.incarnation)
@@ -52,8 +74,8 @@ end
 -- the pause is over. One that is `behind`, new or unable to take them now, gets all there is: the
 -- next time, or after a longer and longer pause, for that costs a message as long as the list.
 
--- What is new, by name, as it is sent; who told all of it, if one did; when the last was sent, and
--- when the next will be.
+-- fresh: what is new, by name, as it is sent. source: the node that told all of it, if it was one.
+-- told: when news were last sent. due: when they will be sent next.
 local fresh, source, told, due = {}, nil, -math.huge, math.huge
 local spread
 
@@ -62,7 +84,7 @@ local function spread_by(time)
     due = time
     mare.go(function()
         mare.sleep(time - mare.now())
-        if due ~= time then return end -- it was earlier
+        if due ~= time then return end -- another routine sends earlier
         due = math.huge
         spread()
     end)
@@ -97,7 +119,7 @@ function spread()
     if next_try < math.huge then spread_by(math.max(told + PAUSE, next_try)) end
 end
 
---- A node has come, which knows of nobody yet.
+--- A node has connected, and knows of no other node yet.
 function members.greet(member)
     member.behind, member.pause, member.again = true, PAUSE, -math.huge
     if known <= FEW then give(member, members.news()) end
@@ -108,20 +130,22 @@ local function note(from, name, address, incarnation)
     fresh[name] = ITEM:pack(name, address, incarnation)
 end
 
---- This is news, from a node of this name.
+--- Tells the others something new, from a node of this name.
 function members.tell(from, ...)
     note(from, ...)
     spread()
 end
 
---- A peer has sent news. What makes no sense is left out.
+--- A peer has sent news. Senseless parts are left out.
 function members.hear(items, from)
     local at, learned = 1, false
     while type(items) == "string" and at <= #items do
         local read, name, address, incarnation, behind = pcall(ITEM.unpack, ITEM, items, at)
         if not read then break end
         at = behind
-        local sane = #name <= 63 and (members.by_name[name] or known < KNOWN)
+        local sane = members.is_name(name) and not address:find "%c" and
+            (members.by_name[name] or known < KNOWN)
+        if sane and anywhere(address) then address = "" end -- as older versions send it
         if sane and members.learn(name, address, incarnation) then
             note(from, name, address, incarnation)
             learned = true

@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- Where nodes are. Heartbeats measure round trips, and carry the place of who answers: from these
--- each node finds its own, see mare.place. Nothing else is sent for it. Part of the process that
--- keeps a node: see _keeper.lua.
+-- Where nodes are. Heartbeats measure round trips, and carry the place of the node that answers.
+-- From these each node finds its own place, see mare.place. No other messages are needed. Part of
+-- the process that keeps a node: see _keeper.lua.
 local mare, place = require "mare", require "mare.place"
 
-local FORM = ">ddddd" -- three coordinates, the height, the error
+local FORM = ">ddddd" -- three coordinates, height, error
 
 local places = {}
 
-local here -- what mare.place knows of this node
+local here -- the state of mare.place for this node
 local placing = false
 
 local function bytes_of_here()
@@ -16,7 +16,7 @@ local function bytes_of_here()
     return FORM:pack(mine[1], mine[2], mine[3], mine.height, mine.error)
 end
 
--- Takes in what heartbeats have measured since the last time, and tells the new place.
+-- Takes what heartbeats have measured since the last time, and tells the new place.
 local function measure(sessions, members)
     for session, mine in pairs(sessions) do
         local view = mine.up and session:look() or {}
@@ -36,7 +36,7 @@ local function measure(sessions, members)
     end
 end
 
---- There is somebody to measure. It goes on while there are sessions.
+--- There is a node to measure. Goes on while there are sessions.
 function places.begin(session, options, sessions, members)
     here = here or place.vivaldi {dimensions = 3, seed = options.incarnation & 0x7fffffff}
     session:_beat(bytes_of_here())
@@ -44,7 +44,7 @@ function places.begin(session, options, sessions, members)
     placing = true
     mare.go(function()
         while next(sessions) do
-            mare.sleep(options.silence_us / 4e6) -- as often as heartbeats come, at most
+            mare.sleep(options.silence_us / 4e6) -- at most as often as heartbeats come
             measure(sessions, members)
         end
         placing = false
@@ -54,7 +54,7 @@ end
 --- The place of this node, or nil: it has never had a session.
 function places.here() return here and here:here() or nil end
 
---- The round trip to a node at that place, in seconds, as the two places have it.
+--- The round trip to a node at that place, in seconds, calculated from both places.
 function places.estimate(there) return there and here:estimate(there) / 1000 or nil end
 
 function places.forget(name) here:forget(name) end

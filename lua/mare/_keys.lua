@@ -37,7 +37,7 @@ end
 
 local function date(seconds) return os.date("!%Y-%m-%d", seconds) end
 
--- One line of what there is; a fingerprint has room for itself below.
+-- One line for an entry; its fingerprint gets a line of its own below.
 local function text(entry)
     local name, more = entry.name or "-", {}
     if entry.names and #entry.names > 1 then
@@ -52,7 +52,7 @@ end
 
 local function show(entry, options) io.write((options["--json"] and json or text)(entry)) end
 
--- What was made, or the end.
+-- Prints what was made; or ends the program with the message.
 local function made(options, facts, message)
     if not facts then fail(1, "%s", message) end
     if options["--json"] then
@@ -162,7 +162,7 @@ end
 
 -- ---- Arguments ----------------------------------------------------------------------------------
 
--- How many words each has at least and at the most, and what it says of too few.
+-- For each word: how many arguments it has at least and at most, and the message for too few.
 local WORDS = {
     authority = {1, 1, "for which group? As in", "mare keys authority tides"},
     issue = {1, 61, "to whom? As in", "mare keys issue ebb 127.0.0.1"},
@@ -174,7 +174,7 @@ local WORDS = {
     check = {1, 1000, "which file? As in", "mare keys check app.lua"},
 }
 
--- Who looks at an option.
+-- The words to which each option belongs.
 local OPTIONS = {["--folder"] = true, ["--json"] = true,
     ["--days"] = {authority = true, issue = true, rotate = true}, ["--code"] = {issue = true},
     ["--replace"] = {secret = true, sign = true}, ["--within"] = {show = true}}

@@ -1,16 +1,19 @@
 -- SPDX-License-Identifier: MIT
--- Files with keys in them: who else may read or change them, and how they are replaced.
+-- Files with keys: checks who else may read or change them, and replaces them safely.
 --
--- What is written at once is written beside first, to NAME.new, forced to the disk, and then
--- renamed, so that a full disk leaves all as it was. Who changes a folder holds its file `lock`.
-local file = require "mare.file"
+-- Files are written to NAME.new first, forced to the disk, and then renamed. So a full disk leaves
+-- everything as it was. To change a folder, hold its file `lock`.
+local file, raw = require "mare.file", require "mare._file"
 
 local store = {}
+
+local READS, AT_ONCE = 1, 64 -- bits of src/platform/file.h
+local LIMIT = 1 << 20
 
 local OTHERS, OTHERS_WRITE = 0x3f, 0x12 -- rwx of the group and of all others; w of both
 local SECRET, PUBLIC, PRIVATE_FOLDER = 0x180, 0x1a4, 0x1c0 -- 0600, 0644, 0700
 
--- For the shell, if somebody copies it from a message.
+-- Quotes a word for the shell, because people copy commands from messages.
 local function quoted(path)
     if path:find "^[%w_./+,:@%%][%w_./+,:@%%-]*$" then return path end
     return "'" .. path:gsub("'", "'\\''") .. "'"
@@ -20,7 +23,7 @@ local function folder_of(path) return path:match "^(.*)/[^/]*$" or "." end
 
 local function permissions_of(info) return ("0%o"):format(info.permissions & 0x1ff) end
 
---- Whether only the owner can change what is in a folder. Or nil, message, code.
+--- Returns true if only the owner can change what is in a folder; else nil, message, code.
 function store.check_folder(folder)
     local info, message, code = file.stat(folder)
     if not info then return nil, message, code end
@@ -30,35 +33,45 @@ function store.check_folder(folder)
         folder, permissions_of(info), quoted(folder)), "denied"
 end
 
---- What is in a file. Or nil, message, code.
-function store.read(path) return file.read(path, {limit = 1 << 20}) end
-
--- What is in a file of which others have none of these permissions, in a folder that only its owner
--- may change. What is looked at is what is read: nobody can exchange the file in between.
-local function read_guarded(path, denied, why, mends)
-    local ok, message, code = store.check_folder(folder_of(path))
-    if not ok then return nil, message, code end
-    local opened <close>, trouble, failed = file.open(path)
-    if not opened then return nil, trouble, failed end
+-- Reads a regular file. A pipe or a device is refused: opening or reading it might never end. The
+-- permissions are those of the open file, so nobody can exchange it between the check and the read.
+-- `trouble` is a function that says what is wrong with the permissions, or nil.
+local function read_file(path, trouble)
+    local opened <close>, message, code = raw.open(path, READS | AT_ONCE)
+    if not opened then return nil, message, code end
     local info, text
     info, message, code = opened:stat()
     if not info then return nil, message, code end
-    if info.kind ~= "file" then return nil, path .. ": it is no file", "invalid" end
-    if info.permissions & denied ~= 0 then
-        return nil, ("%s: %s (%s); mend it with: chmod %s %s"):format(path, why,
-            permissions_of(info), mends, quoted(path)), "denied"
+    if info.kind ~= "file" then
+        return nil, ("%s: it is no file, but a %s"):format(path, info.kind), "invalid"
     end
-    text, message, code = opened:limit(1 << 20, 1 << 20):read "a"
+    local wrong = trouble and trouble(info)
+    if wrong then return nil, wrong, "denied" end
+    text, message, code = opened:limit(LIMIT, LIMIT):read "a"
     if code == "closed" then return "" end
     return text, message, code
 end
 
---- What is in a file that only its owner may read.
+--- Returns the contents of a file, a mebibyte at most; or nil, message, code.
+function store.read(path) return read_file(path) end
+
+-- The same, but nobody else may have the `denied` permissions or change the folder.
+local function read_guarded(path, denied, why, mends)
+    local ok, message, code = store.check_folder(folder_of(path))
+    if not ok then return nil, message, code end
+    return read_file(path, function(info)
+        if info.permissions & denied == 0 then return nil end
+        return ("%s: %s (%s); mend it with: chmod %s %s"):format(path, why,
+            permissions_of(info), mends, quoted(path))
+    end)
+end
+
+--- Reads a file that only its owner may read.
 function store.read_secret(path)
     return read_guarded(path, OTHERS, "others may use this key", "600")
 end
 
---- What is in a file that only its owner may change.
+--- Reads a file that only its owner may change.
 function store.read_own(path)
     return read_guarded(path, OTHERS_WRITE, "others may change it", "go-w")
 end
@@ -77,7 +90,7 @@ local function write_beside(path, text, secret)
         permissions = secret and SECRET or PUBLIC})
 end
 
--- Makes the new names last, as `sync` does for what is in a file.
+-- Forces the new names to the disk, as `sync` does for contents.
 local function sync_folder(folder)
     local opened <close>, message, code = file.open(folder)
     if not opened then return nil, message, code end

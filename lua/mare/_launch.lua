@@ -1,22 +1,24 @@
 -- SPDX-License-Identifier: MIT
--- Starts a process in the background that others reach by a channel: that of a member of a group,
--- of a replica, of a multicast.
+-- Starts a background process that others reach through a channel: the process of a node, of a
+-- member of a group, of a replica or of a multicast.
 local mare = require "mare"
 
---- Runs the function that the module is, with settings, the channel, a channel for its first word
---- (true; or nil, message, code) and the rest. Returns the channel; or closes it, and returns nil,
---- message, code.
+--- Runs the function that the module returns, with the settings, the channel, a channel for its
+--- report (true and a value; or nil, message, code) and the other arguments. Returns the channel
+--- and that value; or closes the channel and returns nil, message, code. If `settings.held` is a
+--- file, it goes to the process; if there is no process, it is closed.
 return function(what, module, settings, channel, ...)
     local started = mare.channel(1)
     local process, problem, why = mare.spawn({_background = true},
         function(name, ...) return require(name)(...) end, module, settings, channel, started, ...)
     if not process then
         channel:close()
+        if settings.held then settings.held:close() end
         return nil, problem, why
     end
     local which, ok, text, word = mare.select {started, process}
     if which == 2 and #started > 0 then which, ok, text, word = 1, started:tryreceive() end
-    if which == 1 and ok then return channel end
+    if which == 1 and ok then return channel, text end
     channel:close()
     if which == 1 then return nil, text, word end
     return nil, ("the %s has ended: %s"):format(what, text), "died"

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Lines that people type, for the REPL and for consoles of nodes: what they mean, and how values
--- and errors look. What the code uses is local, for the person who types may change any global.
+-- and errors look. The code uses only locals, because the person who types may change any global.
 local load, type, tostring = load, type, tostring
 local getmetatable, find, gsub, traceback = getmetatable, string.find, string.gsub, debug.traceback
 local pack, unpack = table.pack, table.unpack
@@ -9,7 +9,7 @@ local WIDTH = 78
 
 local line = {}
 
--- Tables as they would be written in a program, unless they say themselves how they look.
+-- Text for values: tables as they would be written in a program, unless they have a __tostring.
 function line.readable(...)
     local values = pack(...)
     for i = 1, values.n do
@@ -25,8 +25,9 @@ local function is_beginning(message)
     return message and find(message, "<eof>", -5, true)
 end
 
--- The chunk; or nil and a message, which is nil when the text is only a beginning. A local `mare`
--- goes along with functions that are spawned, as in a program; a global would not.
+-- Compiles the text: the chunk; or nil and a message, which is nil if the text is only the
+-- beginning of a chunk. A local `mare` goes along with functions that are spawned, as in a program;
+-- a global would not.
 function line.compile(text)
     text = gsub(text, "^%s*=", "return ") -- as in older interpreters
     local chunk, message = load("local mare = mare return " .. text, "=stdin")
@@ -40,7 +41,7 @@ function line.compile(text)
     return chunk, message
 end
 
--- As the stock interpreter does, without the frames below the line that was typed.
+-- Explains an error as the stock interpreter does, without the frames below the typed line.
 function line.explain(message)
     if type(message) ~= "string" then
         local meta = getmetatable(message)

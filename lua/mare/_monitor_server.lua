@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The creator's side of a monitor: one routine, one channel, one message after the other.
+-- The creator's side of a monitor. One routine reads one channel, and handles one message after the
+-- other.
 --
 --   to the monitor                                        to the channel of who waits
 --   "take", ticket, reply, process, origin, chain         ticket, fence      the lock is yours
@@ -11,14 +12,16 @@
 --   process, how               has ended: p:monitor says so, after all that it has sent
 --
 --   entry:   line --grant--> holder --release--> gone       A fence, the number of a grant, never
---             ^                 |                           comes again: who names an old one is
---             +---- signal --- waits                        too late, and nothing happens.
+--             ^ | comes again: one that names an old one is +---- signal --- waits too late, and
+--             nothing happens.
 local chains, service = require "mare._chain", require "mare._service"
 
 local methods = {}
 local server_type = {__index = methods}
 
--- Those who wait, first come, first served. Who is gone is passed over.
+local GRABS = 256 -- the most grabs in a row
+
+-- Adds to a line: first come, first served. Entries whose process is gone are skipped.
 local function push(line, entry)
     line.last = line.last + 1
     line[line.last] = entry
@@ -61,17 +64,22 @@ end
 function methods:free()
     local entry = self.holder
     self.holder = nil
-    self:forget(entry)
+    if entry.ticket then self:forget(entry) end -- a lock that was grabbed has no entry in a list
 end
 
---- In the creator's own process, without a message: the lock if it is free and nobody was before.
+--- Takes the lock without a message, for the creator's own process: if it is free and nobody waits.
+--- A process that does only this never waits, so the routine would never see that others have come.
+--- So after some grabs it has to ask like the others, and wait for its turn.
 function methods:grab(from, chain)
-    if self.holder or self.line.first <= self.line.last or #self.channel > 0 then return nil end
-    self.fence = self.fence + 1
-    local own = self.processes[from] or {}
-    self.processes[from] = own
-    self.holder = {fence = self.fence, reply = self.channel, from = from, chain = chain}
-    own[self.holder] = true
+    if self.holder or self.line.first <= self.line.last or #self.channel > 0
+        or self.grabs == GRABS then
+        return nil
+    end
+    local entry = self.spare or {fence = 0, from = from, chain = chain}
+    self.spare = nil
+    self.fence, self.grabs = self.fence + 1, self.grabs + 1
+    entry.fence, entry.chain = self.fence, chain
+    self.holder = entry
     return self.fence
 end
 
@@ -84,6 +92,7 @@ end
 -- ---- Messages -----------------------------------------------------------------------------------
 
 function methods:take(ticket, reply, from, origin, chain)
+    self.grabs = 0
     local entry = {ticket = ticket, reply = reply, from = from, chain = {origin, chain}}
     if self.holder and chains.same(self.holder.chain, entry.chain) then
         return reply:trysend(ticket, false)
@@ -102,7 +111,11 @@ function methods:drop(ticket, reply)
 end
 
 function methods:release(fence)
-    if self.holder and self.holder.fence == fence then self:leave(self.holder) end
+    local entry = self.holder
+    if not entry or entry.fence ~= fence then return end
+    if entry.ticket then return self:leave(entry) end
+    self.holder, self.spare = nil, entry -- keep this entry for the next grab
+    if self.line.first <= self.line.last then self:grant() end
 end
 
 function methods:wait(fence, name, ticket, reply)
@@ -111,6 +124,7 @@ function methods:wait(fence, name, ticket, reply)
     self:free()
     entry.ticket, entry.reply = ticket, reply
     self.entries[reply] = entry
+    self.processes[entry.from] = self.processes[entry.from] or {}
     self.processes[entry.from][entry] = true
     self.conditions[name] = self.conditions[name] or new_line()
     push(self.conditions[name], entry)
@@ -146,7 +160,8 @@ function methods:ended(process)
         concerned = true
         if entry ~= self.holder then self:forget(entry) end
     end
-    -- It may have been the one to signal, or taken a signal along: the others look for themselves.
+    -- The dead process may have had the duty to signal, or have taken a signal with it. So wake
+    -- those who wait: they look for themselves.
     if self.holder and self.holder.from == process then self:free() end
     if concerned then
         for name in pairs(self.conditions) do self:awaken(name, true) end
@@ -155,14 +170,21 @@ function methods:ended(process)
     self:grant()
 end
 
-local KINDS = {take = true, drop = true, release = true, wait = true, wake = true, signal = true}
+local KINDS = {
+    take = {"number", "channel", "process", "number", "number"},
+    drop = {"number", "channel"},
+    release = {"number"},
+    wait = {"number", "string", "number", "channel"},
+    wake = {"number", "channel"},
+    signal = {"number", "string"},
+}
 
---- Begins to serve a new monitor. Returns its channel, and what serves it.
+--- Begins a new monitor. Returns its channel, and the object that serves it.
 return function()
     local server = setmetatable({
-        fence = 0, line = new_line(),
+        fence = 0, line = new_line(), grabs = 0,
         conditions = {}, -- name -> line
-        entries = {},    -- reply channel -> who waits there
+        entries = {},    -- by reply channel: the entry of the process that waits there
         processes = {},  -- process -> its entries
     }, server_type)
     return service.serve(server, KINDS), server

@@ -26,14 +26,29 @@ local function say(json, what, fields)
     if json then io.stdout:write(("{\"event\":%s,%s}\n"):format(arguments.quoted(what),
         table.concat(parts, ",")))
     else
-        local word = what == "log" and "" or what .. " " -- a line of the log says it all
+        local word = what == "log" and "" or what .. " " -- a log line needs no more
         io.stderr:write(("mare node: %s%s\n"):format(word, table.concat(parts, " ")))
     end
     io.stdout:flush()
 end
 
+-- Splits the arguments: the options, and the program with its arguments. The program may also come
+-- first; then options of the node may follow it.
+local function divided(first, ...)
+    if not first or first:sub(1, 2) == "--" then return settings.split(SPEC, first, ...) end
+    local rest, i = {...}, 1
+    while rest[i] do
+        local option = rest[i]:match "^%-%-(.+)$"
+        local bare = SPEC.flags[rest[i]]
+        if not bare and not (option and (SPEC.options[option] or option == "config")) then break end
+        i = i + (bare and 1 or 2)
+    end
+    local given = settings.split(SPEC, table.unpack(rest, 1, i - 1))
+    return given, {first, table.unpack(rest, i)}
+end
+
 return function(...)
-    local given, program = settings.split(SPEC, ...)
+    local given, program = divided(...)
     local options, words = settings.gather(SPEC, given)
     local json = words["--json"]
     if not options.name then fail(2, "--name NAME is needed, as in 'mare node --name ebb'") end
@@ -44,7 +59,7 @@ return function(...)
     if not ok then fail(2, "%s", tostring(address):gsub("^.-%((.*)%)$", "%1")) end
     if not address then fail(1, "%s", message) end
     if options.insecure then
-        io.stderr:write("mare node: WARNING: --insecure: whoever reaches this node can use it\n")
+        io.stderr:write("mare node: WARNING: --insecure: all who reach this node can use it\n")
     end
     mare.go(function()
         for line in log:messages() do say(json, "log", {{"text", line}}) end

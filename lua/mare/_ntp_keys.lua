@@ -1,8 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- Files of keys such as chronyd has, lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16 letters`.
--- Keys of other kinds cannot be used, and are left out; who asks for one is told of which kind.
+-- Key files of chronyd: lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16 letters`. Keys of other
+-- kinds cannot be used, and are skipped. A program that asks for one of those is told its kind.
 
--- The bytes of a secret as a file has it, or nil.
+local store = require "mare._keystore"
+
+-- The bytes of a secret from its text in the file, or nil.
 local function secret_of(text)
     local digits = text:match "^HEX:(.*)$"
     if not digits then return text:gsub("^ASCII:", "") end
@@ -11,12 +13,13 @@ local function secret_of(text)
     end) or nil
 end
 
--- Reads one line into `keys`, or what kind of key it has into `others`. Why not, or nil.
+-- Reads one line: a key goes into `keys`; the kind of another key into `others`. Returns why it is
+-- wrong, or nil.
 local function read_key(line, keys, others)
     local id, kind, text = line:match "^%s*(%S+)%s*(%S*)%s*(%S*)"
     if not id or id:find "^[#!;%%]" then return nil end
     local number = id:find "^%d+$" and math.tointeger(tonumber(id))
-    if text == "" and kind ~= "AES128" then kind, text = "MD5", kind end -- the usual one there
+    if text == "" and kind ~= "AES128" then kind, text = "MD5", kind end -- without a kind it is MD5
     if not number or number < 1 or number > 0xffffffff or text == "" then
         return "a key is NUMBER AES128 HEX:32 digits"
     end
@@ -31,10 +34,8 @@ end
 
 --- The keys by their numbers; or the one key that has a number. Or nil, message, code.
 return function(path, number)
-    local file <close>, why = io.open(path)
-    if not file then return nil, why, "io" end
-    local text, trouble = file:read "a"
-    if not text then return nil, ("%s: %s"):format(path, trouble), "io" end
+    local text, why = store.read(path)
+    if not text then return nil, why, "io" end
     local keys, others, at = {}, {}, 0
     for line in text:gmatch "[^\n]*" do
         at = at + 1

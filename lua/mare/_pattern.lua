@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- Lua's patterns, matched by Lua code. The matcher of the string library is a function in C:
--- nothing can interrupt it, and some patterns take it longer than the world lasts. This one is
--- slower, but preempted, counted and killed like any other code. _sandbox_string.lua uses it where
--- the one in C might take too long. (The rules are those of the reference manual, section 6.4.1.)
+-- Lua's patterns, matched by Lua code. The matcher of the string library is a C function that
+-- nothing can interrupt, and some patterns take it practically forever. This one is slower, but can
+-- be preempted, counted and killed like any other code. _sandbox_string.lua uses it where the one
+-- in C might take too long. (The rules are those of the reference manual, section 6.4.1.)
 local byte, sub, char, find = string.byte, string.sub, string.char, string.find
 local format = string.format -- no methods: a program could put its own in their place
 
@@ -12,8 +12,8 @@ local B, F, ZERO, NINE = byte("bf09", 1, -1)
 local OPENED, POSITION = -1, -2 -- sizes of captures that have none
 local MOST_CAPTURES = 32
 
--- By the byte behind a %: a table from bytes to whether they belong to that class. What is no class
--- stands for itself.
+-- For the byte after a %: a table of the bytes that belong to that class. A character that is not a
+-- class stands for itself.
 local classes = setmetatable({}, {__index = function(all, letter)
     local class, known = {}, find(char(letter), "[acdglpsuwxzACDGLPSUWXZ]")
     for value = 0, 255 do
@@ -24,7 +24,7 @@ local classes = setmetatable({}, {__index = function(all, letter)
     return class
 end})
 
--- Where the single item at `at` ends: the index behind it.
+-- The index after the single item that begins at `at`.
 local function item_end(p, at)
     local first = byte(p, at)
     at = at + 1
@@ -63,7 +63,7 @@ local function in_set(p, value, at, last)
     return not found
 end
 
--- Whether the byte of the subject at `at` is what the item from `from` to before `behind` wants.
+-- Whether the byte of the subject at `at` matches the item from `from` up to before `behind`.
 local function fits(m, at, from, behind)
     local value, kind = byte(m.s, at), byte(m.p, from)
     if not value then return false end
@@ -109,7 +109,7 @@ end
 
 -- ---- Items --------------------------------------------------------------------------------------
 
--- %bxy: the index behind what is balanced.
+-- %bxy: the index after the balanced part.
 local function balanced(m, at, from)
     local opens, closes = byte(m.p, from, from + 1)
     if not closes then error("malformed pattern (missing arguments to '%b')", 0) end
@@ -126,7 +126,7 @@ local function balanced(m, at, from)
     end
 end
 
--- %f[set] at a place: the index of the pattern behind it, or nil if it is no such place.
+-- %f[set]: the index in the pattern after it, or nil if the subject has no such frontier here.
 local function frontier(m, at, from)
     if byte(m.p, from) ~= LEFT then error("missing '[' after '%f' in pattern", 0) end
     local behind = item_end(m.p, from)
@@ -137,7 +137,7 @@ local function frontier(m, at, from)
     return behind
 end
 
--- As many as possible, at least so many; then the rest.
+-- As many repetitions as possible, at least so many; then the rest.
 local function greedy(m, at, from, behind, least)
     local count = 0
     while fits(m, at + count, from, behind) do count = count + 1 end
@@ -147,7 +147,7 @@ local function greedy(m, at, from, behind, least)
     end
 end
 
--- As few as possible; then the rest.
+-- As few repetitions as possible; then the rest.
 local function lazy(m, at, from, behind)
     while true do
         local last = match(m, at, behind + 1)
@@ -157,8 +157,8 @@ local function lazy(m, at, from, behind)
     end
 end
 
--- What begins with a %: the place in the subject and in the pattern where it goes on; nil if it
--- does not; false if it is a single item like others.
+-- An item that begins with a %: returns where to go on in the subject and in the pattern; nil if it
+-- does not match; false if it is an ordinary single item.
 local function special(m, at, from)
     local kind = byte(m.p, from + 1)
     if kind == B then
@@ -190,7 +190,7 @@ local function single(m, at, from)
     if here then return at + 1, behind end
 end
 
--- Where the pattern from an index on, put to the subject at a place, ends; or nil.
+-- Matches the pattern from an index on with the subject at a place: where the match ends, or nil.
 function match(m, at, from)
     while from <= #m.p do
         local kind = byte(m.p, from)
@@ -229,6 +229,43 @@ function pattern.find(s, p, init)
         end
     end
     return nil
+end
+
+-- The item at an index: where it ends, and whether it opens a capture (or is one) or closes one.
+local function item_at(p, at)
+    local kind, following = byte(p, at, at + 1)
+    if kind == OPEN and following == CLOSE then return at + 2, POSITION end
+    if kind == OPEN or kind == CLOSE then return at + 1, kind end
+    if kind == PERCENT and following == B then
+        if at + 3 > #p then error("malformed pattern (missing arguments to '%b')", 0) end
+        return at + 4
+    elseif kind == PERCENT and following == F then
+        if byte(p, at + 2) ~= LEFT then error("missing '[' after '%f' in pattern", 0) end
+        return item_end(p, at + 2)
+    elseif kind == PERCENT and following and following >= ZERO and following <= NINE then
+        return at + 2, following
+    end
+    return item_end(p, at)
+end
+
+--- Raises an error for a malformed pattern. (A match raises one only when it reaches the mistake.)
+function pattern.check(p)
+    local at, level, open, closed = 1, 0, {}, {}
+    while at <= #p do
+        local behind, what = item_at(p, at)
+        if what == OPEN or what == POSITION then
+            level = level + 1
+            if level > MOST_CAPTURES then error("too many captures", 0) end
+            if what == OPEN then open[#open + 1] = level else closed[level] = true end
+        elseif what == CLOSE then
+            if #open == 0 then error("invalid pattern capture", 0) end
+            closed[table.remove(open)] = true
+        elseif what and not closed[what - ZERO] then
+            error(format("invalid capture index %%%d", what - ZERO), 0)
+        end
+        at = behind
+    end
+    if #open > 0 then error("unfinished capture", 0) end
 end
 
 return pattern

@@ -50,7 +50,7 @@ local function listening(text)
     return host, port
 end
 
--- The peers, checked before anybody is told that it listens.
+-- The peers. They are checked before the agent says that it listens.
 local function peers_of(given)
     for i, peer in ipairs(given or {}) do
         if i > PEERS or not address_of(peer) then
@@ -86,7 +86,7 @@ local function run_agent(words, options, all)
     os.exit(0)
 end
 
--- The place of one that was asked.
+-- Asks one agent, and prints its place.
 local function ask(text)
     local host, why = address_of(text)
     if not host then fail(2, "%s: %s", text, why) end
@@ -97,7 +97,7 @@ end
 
 local function run_ask(words, options)
     local json = options["--json"]
-    for i = 2, #words do -- what is no address is wrong usage, whoever else answers
+    for i = 2, #words do -- a wrong address is wrong usage, even if others answer
         local host, why = address_of(words[i])
         if not host then fail(2, "%s: %s", words[i], why) end
     end

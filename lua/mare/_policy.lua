@@ -1,29 +1,62 @@
 -- SPDX-License-Identifier: MIT
--- What may be submitted, by whom, and what it may do: the options of jobs.serve and of the file of
--- `mare serve`. Options of a section for a peer come before those for all, and those of a section
--- for who signed the code before both.
+-- Who may submit code, and what that code may do: the options of jobs.serve and of the file of
+-- `mare serve`. Options in a section for a peer override those for all. Options in a section for
+-- the code's signer override both.
 local checks, settings = require "mare._check", require "mare._settings"
+local sandbox, pattern = require "mare.sandbox", require "mare._pattern"
 
 local policy = {}
+
+-- Raises an error for an entry that no job could use, by trying it in a sandbox. (If the sandbox
+-- was ended because the machine is slow, the entry counts as good.)
+local function try(item, where)
+    local name, text = item, ""
+    if type(item) == "table" then
+        name, text = item[1], "local owner, name = ... assert(require(owner)[name])"
+    end
+    local owner, member = name:match "^(.+)%.([^.]+)$"
+    local _, _, code = sandbox.run({allow = {item}, memory = 256 << 20, time = 60}, text, owner,
+        member)
+    if code == "invalid" then
+        error(("%s: there is no '%s'"):format(where, name), 0)
+    elseif code == "failed" then
+        error(("%s: '%s' is no function: it has no arguments to check"):format(where, name), 0)
+    end
+end
+
+-- Turns a word into the check of an argument.
+local function check_of(word, where)
+    if word == "*" then return true end
+    local low, high = word:match "^(%-?[%d.]+)%.%.(%-?[%d.]+)$"
+    low, high = tonumber(low), tonumber(high)
+    if low and high then
+        if low <= high then return {low, high} end
+        error(("%s: nothing is in %s: the least comes first"):format(where, word), 0)
+    end
+    local ok, why = pcall(pattern.check, word)
+    if not ok then error(("%s: '%s': %s"):format(where, word, why), 0) end
+    return word
+end
 
 -- "os.getenv LANG", "math.floor 0..10", "io.open /srv/%w+ r": a name and checks of arguments.
 local function entry(line, before, where)
     local words = {}
     for word in line:gmatch "%S+" do
-        local low, high = word:match "^(%-?[%d.]+)%.%.(%-?[%d.]+)$"
-        low, high = tonumber(low), tonumber(high)
-        words[#words + 1] = #words > 0 and (low and high and {low, high} or word == "*")
-            or word
+        words[#words + 1] = #words > 0 and check_of(word, where) or word
     end
-    local list = before or {}
-    list[#list + 1] = #words == 1 and words[1] or words
     if #words == 0 then error(where .. ": there is no name", 0) end
+    local list, item = before or {}, #words == 1 and words[1] or words
+    if type(item) == "table" and not item[1]:find("%.[^.]") then
+        error(("%s: '%s' is no function: it has no arguments to check"):format(where, item[1]), 0)
+    end
+    try(item, where)
+    list[#list + 1] = item
     return list
 end
 
 local bytes, number, flag = settings.bytes, settings.number, settings.flag
 
--- By name: what the text of a file becomes, what it may be, and its default.
+-- The options, by name: how to read them from a file, how to check them, and their defaults.
 local function is_count(value) return math.type(value) == "integer" and value > 0 end
 local function is_span(value) return type(value) == "number" and value > 0 end
 local COUNT, SPAN, FLAG = {is_count, "a whole number, 1 at least"},
@@ -49,7 +82,7 @@ local function makers(...)
     return made
 end
 
---- For settings.gather: options of a policy, and of its sections.
+--- For settings.gather: the options of a policy, and of its sections.
 policy.options = makers(PER_JOB, PER_SERVICE)
 policy.sections = {peer = makers(PER_JOB), signed = makers(PER_JOB)}
 
@@ -64,7 +97,7 @@ local function check_values(options, groups, level)
     end
 end
 
---- Raises an error, in the line of who called who calls this, for an option that cannot be.
+--- Raises an error for an invalid option, at the line of the caller's caller.
 function policy.check(options)
     checks.options("serve", options, 1, KNOWN, 4)
     check_values(options, {PER_JOB, PER_SERVICE}, 4)
@@ -86,7 +119,7 @@ function policy.service(options)
     return made
 end
 
---- What holds for code that a peer has submitted, and that somebody has signed, or nobody (nil).
+--- The rules for code from a peer, signed by somebody or nobody (nil).
 function policy.of(options, peer, signer)
     local made = {}
     local layers = {signer and options.signed and options.signed[signer],
@@ -101,7 +134,7 @@ function policy.of(options, peer, signer)
     return made
 end
 
---- The part of it that is for mare.sandbox.
+--- The part of the rules that mare.sandbox takes.
 function policy.sandbox(rules)
     return {allow = rules.allow, memory = rules.memory, time = rules.time, output = rules.output,
         instructions = rules.instructions, source = rules.source}

@@ -1,7 +1,9 @@
 -- SPDX-License-Identifier: MIT
--- Messages to a channel that is served by a process: sent in order, without ever waiting here. What
--- finds no room waits in a line, for which a routine waits as long as the process lives.
+-- Sends messages to a channel that a process serves: in order, and without waiting. If there is no
+-- room, messages wait in a queue, which a routine sends as long as that process lives.
 local mare = require "mare"
+
+local post = {}
 
 local lines = setmetatable({}, {__mode = "k"}) -- channel -> messages that found no room
 
@@ -10,13 +12,13 @@ local function drain(channel, process, line)
     while line[1] do
         local which, sent = mare.select({{channel, table.unpack(line[1])}, other})
         if which == 2 or which == 1 and not sent then break end -- nobody will read them
-        if which == 1 then table.remove(line, 1) end            -- else it was cancelled: once more
+        if which == 1 then table.remove(line, 1) end            -- else it was cancelled: again
     end
     lines[channel] = nil
 end
 
---- Sends a message, of which the last value is not nil.
-return function(channel, process, ...)
+--- Sends a message whose last value is not nil.
+function post.send(channel, process, ...)
     local line = lines[channel]
     if line then
         line[#line + 1] = {...}
@@ -26,3 +28,10 @@ return function(channel, process, ...)
         mare.go(drain, channel, process, line)
     end
 end
+
+--- How many messages to the channel wait in the line.
+function post.waiting(channel)
+    return lines[channel] and #lines[channel] or 0
+end
+
+return post

@@ -13,6 +13,7 @@ local function quoted(name) return '"' .. name:gsub('"', '""') .. '"' end
 local function listen(self, deadline)
     local shared, message, code = tools.open(self._options, deadline)
     if not shared then return nil, message, code end
+    shared.hears = true
     for _, name in ipairs(self._channels) do
         local ok, why, word, state = tools.exec({_shared = shared}, deadline,
             "LISTEN " .. quoted(name))
@@ -25,7 +26,7 @@ local function listen(self, deadline)
     return true
 end
 
--- A notification that has come; or true, or nil, a message and a code.
+-- A notification that is here already; or true; or nil, message, code.
 local function look(self)
     local shared = self._shared
     local channel, payload, pid = raw.notice(shared.handle)
@@ -35,11 +36,12 @@ local function look(self)
     if channel then return channel, payload, pid end
     if ok then return true end
     tools.lose(shared)
-    self._shared = nil -- the next call listens anew
+    self._shared = nil -- the next call listens again
     return nil, why, "closed"
 end
 
---- The next notification: its channel, its payload, and the server's number of who has sent it.
+--- The next notification: its channel, its payload, and the process number of the sender in the
+--- server.
 function Listener:next(timeout)
     local deadline = check.deadline("next", timeout, 1)
     if self._closed then return nil, "the listener was closed", "closed" end
@@ -69,7 +71,7 @@ function Listener:close()
 end
 Listener.__close = Listener.close
 
---- One that hears these channels; or nil, message, code, and the server's state.
+--- Makes a listener for these channels; or nil, message, code, and the server's state.
 return function(lent, stays, options, channels, deadline)
     tools, Listener.__travel = lent, stays
     local made = setmetatable({_options = options, _channels = channels}, Listener)

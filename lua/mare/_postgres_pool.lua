@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- Some connections of PostgreSQL that the routines of a process share. postgres.lua lends tools:
+-- Connections to PostgreSQL that the routines of a process share. postgres.lua lends tools:
 -- connect(options, deadline), is_idle(connection).
 local mare, check = require "mare", require "mare._check"
 
 local Pool = {__name = "postgres.pool"}
 Pool.__index = Pool
 
--- One that is there; after a restart of the server the old ones are not.
+-- An idle connection that still works: after a restart of the server the old ones do not.
 local function take_free(self)
     while #self._free > 0 do
         local connection = table.remove(self._free)
@@ -41,9 +41,11 @@ function Pool:use(f, timeout)
     return f(connection)
 end
 
-for _, name in ipairs {"exec", "query", "row", "transaction", "copyin", "copyout"} do
+for _, name in ipairs {"exec", "query", "objects", "row", "object", "transaction", "copyin",
+        "copyout"} do
     Pool[name] = function(self, ...)
         local arguments = table.pack(...)
+        if name ~= "transaction" then require "mare._sql".check_text(name, arguments[1]) end
         return self:use(function(connection)
             return connection[name](connection, table.unpack(arguments, 1, arguments.n))
         end)
@@ -57,7 +59,7 @@ function Pool:close()
 end
 Pool.__close = Pool.close
 
---- A pool of so many connections at the most.
+--- Makes a pool of at most so many connections.
 return function(tools, stays, options, size)
     Pool.__travel = stays
     local places = mare.channel(size)

@@ -2,9 +2,9 @@
 -- The evaluating half of the REPL: a process that gets numbered pieces of text from the terminal's
 -- thread and answers each with its number and whether it is only the beginning of something.
 --
--- An interrupt is an error at any place, be it between two evaluations. None of them ends this
--- process, once it has said 0 for the first time: later the answer 0 stands for one that may have
--- been lost. What the code uses is local, for the person at the terminal may change any global.
+-- An interrupt (Ctrl-C) is an error that may come anywhere, also between two evaluations. After its
+-- first answer, 0, no interrupt ends this process: another 0 stands for an answer that may have
+-- been lost. The code uses only locals, because the user may change any global.
 local mare = require "mare"
 local pcall, xpcall, select, tostring, gsub = pcall, xpcall, select, tostring, string.gsub
 local stdout, stderr, line = io.stdout, io.stderr, require "mare._line"
@@ -44,15 +44,15 @@ local function serve(input, output)
         elseif text then
             ok, more = pcall(evaluate, text)
         end
-        if not ok then -- outside the code itself: an interrupt, or a standard output that fails
+        if not ok then -- raised outside the user's code: an interrupt, or a failing standard output
             stderr:write((gsub(tostring(more), "^mare%._repl:%d+: ", "")), "\n")
         end
         if not completes then output:send(number, ok and more) end
     end
 end
 
--- Until there is no more input. At the start, and after an interrupt, by which an answer may have
--- been lost, it says 0. There is room for one answer: if one was not taken yet, 0 takes its place.
+-- Serves until there is no more input. At the start, and after an interrupt, when an answer may
+-- have been lost, it answers 0. There is room for one answer: 0 replaces one not taken yet.
 local function serve_between_interrupts(input, output)
     local over
     repeat
@@ -62,7 +62,7 @@ local function serve_between_interrupts(input, output)
     until over
 end
 
--- A program that comes before the first line.
+-- Runs a program before the first line (`mare -i app.lua`).
 local function run(name, ...)
     _G.arg = {[0] = name, ...}
     local chunk, message = loadfile(name)
@@ -80,7 +80,7 @@ return function(input, output, program, ...)
     local _ <close> = output
     _G.mare = mare
     if program then pcall(run, program, ...) end
-    -- One pcall in another: an interrupt that comes between two calls of serve leads to this loop,
-    -- and the next does not come before serve runs again.
+    -- Two loops with pcall: an interrupt between two calls of serve ends the inner one and comes
+    -- here. The next interrupt does not come before serve runs again.
     repeat until pcall(serve_between_interrupts, input, output)
 end

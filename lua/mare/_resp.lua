@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT
--- The protocol of Redis, RESP 2 and 3: commands into bytes, and answers out of a stream. What comes
--- is believed nothing: every length is checked before it is waited for, and an answer as a whole
--- has a limit.
+-- The protocol of Redis, RESP 2 and 3: writes commands, and reads answers from a stream. Nothing
+-- that arrives is trusted: every length is checked before the bytes are awaited. The limit of an
+-- answer is for the memory that it takes here, because three bytes (`*0` and a line break) can ask
+-- for a whole table.
 local resp = {}
 
---- What Redis has for nothing, where it stands in a list or a map. Alone it is nil.
+--- Redis's null, inside a list or a map. Alone it is nil.
 resp.null = setmetatable({}, {
     __name = "redis.null",
     __tostring = function() return "redis.null" end,
@@ -22,8 +23,8 @@ end
 --- Whether a value is one.
 function resp.failed(value) return getmetatable(value) == Failure end
 
---- A command as it is sent: strings and numbers.
-function resp.encode(words, n)
+--- A command as it is sent: strings and numbers. The level is that of `error`, 0 unless given.
+function resp.encode(words, n, level)
     local parts = {("*%d\r\n"):format(n)}
     for i = 1, n do
         local word = words[i]
@@ -33,28 +34,35 @@ function resp.encode(words, n)
         elseif kind == "integer" then
             word = tostring(word)
         elseif kind ~= "string" then
-            error(("bad argument #%d to a command of Redis (string or number expected, got %s)")
-                :format(i, word == nil and "no value" or type(word)), 0)
+            local name = i > 1 and tostring(words[1]):upper() or "call"
+            error(("bad argument #%d to '%s' (string or number expected, got %s)"):format(
+                i > 1 and i - 1 or 1, name, word == nil and "no value" or type(word)), level or 0)
         end
         parts[#parts + 1] = ("$%d\r\n%s\r\n"):format(#word, word)
     end
     return table.concat(parts)
 end
 
-local DEEPEST = 32
+local DEEPEST <const> = 32
+local SLOT <const>, TABLE <const>, STRING <const> = 16, 56, 24 -- bytes of memory, about
 
--- Answers are read by functions that raise what went wrong with the stream, as a table.
+-- The functions that read answers raise failures of the stream, as a table.
 local function fail(message, code) error({message = message, code = code}, 0) end
 
 local function malformed(text)
-    fail(("this is no answer of Redis: '%s'"):format(text:sub(1, 20)), "badmsg")
+    fail(("this is not an answer of Redis: '%s'"):format(text:sub(1, 20)), "badmsg")
+end
+
+-- Charges bytes to the limit of the answer.
+local function charge(reader, bytes)
+    reader.left = reader.left - bytes
+    if reader.left < 0 then fail("the answer is larger than the limit", "toobig") end
 end
 
 local function line(reader)
     local text, why, code = reader.stream:read("l", reader.deadline)
     if not text then fail(why, code) end
-    reader.left = reader.left - #text
-    if reader.left < 0 then fail("the answer is longer than the limit", "toobig") end
+    charge(reader, #text)
     return text
 end
 
@@ -66,8 +74,7 @@ end
 
 local function bytes(reader, text)
     local n = length(text)
-    if n > reader.left then fail("the answer is longer than the limit", "toobig") end
-    reader.left = reader.left - n
+    charge(reader, n + STRING)
     local data, why, code = reader.stream:read(n + 2, reader.deadline)
     if not data or #data < n + 2 then
         fail(why or "the server closed the connection", code or "closed")
@@ -78,10 +85,11 @@ end
 
 local read
 
--- So many values; each takes three bytes at least, so a count that cannot be is refused at once.
+-- Reads so many values. They are charged before they arrive, so an impossible count is refused at
+-- once.
 local function list(reader, count, depth)
     if depth > DEEPEST then fail("the answer is nested too deep", "badmsg") end
-    if count * 3 > reader.left then fail("the answer is longer than the limit", "toobig") end
+    charge(reader, TABLE + count * SLOT)
     local values = {}
     for i = 1, count do
         local value = read(reader, depth + 1)
@@ -121,20 +129,20 @@ local kinds = {
     ["_"] = function() return nil end,
     ["#"] = function(_, text) return text == "t" end,
     [","] = function(_, text) return number(text) end,
-    ["("] = function(_, text) return text end, -- too large for an integer
+    ["("] = function(_, text) return text end, -- an integer that is too large for Lua
     ["!"] = function(reader, text) return resp.failure(bytes(reader, text)) end,
     ["="] = function(reader, text) return (bytes(reader, text):sub(5)) end, -- "txt:..."
     ["~"] = function(reader, text, depth) return list(reader, length(text), depth) end,
     ["%"] = function(reader, text, depth)
         return pairs_of(list(reader, 2 * length(text), depth))
     end,
-    ["|"] = function(reader, text, depth) -- what is said about an answer, which comes next
+    ["|"] = function(reader, text, depth) -- attributes of an answer: the answer follows
         list(reader, 2 * length(text), depth)
         return read(reader, depth)
     end,
 }
 
--- What a line and what follows it say.
+-- The value of a line and what follows it.
 local function value_of(reader, text, depth)
     local kind = kinds[text:sub(1, 1)]
     if not kind then malformed(text) end
@@ -143,8 +151,8 @@ end
 
 function read(reader, depth) return value_of(reader, line(reader), depth) end
 
---- The next thing that a stream says, of at most `limit` bytes: true, the value, and whether it
---- came unasked (a push); or nil, message, code.
+--- The next value that the server sends, of at most `limit` bytes: true, the value, and whether the
+--- server sent it unasked (a push); or nil, message, code.
 function resp.next(stream, deadline, limit)
     local reader = {stream = stream, deadline = deadline, left = limit}
     local ok, value, pushed = pcall(function()
@@ -157,11 +165,12 @@ function resp.next(stream, deadline, limit)
     return nil, value.message, value.code
 end
 
---- The same for the next answer.
+--- The next answer: skips pushes. A server that only pushes cannot keep us beyond the deadline.
 function resp.read(stream, deadline, limit)
     while true do
         local ok, value, pushed = resp.next(stream, deadline, limit)
         if not ok or not pushed then return ok, value, pushed end
+        if deadline and deadline:left() == 0 then return nil, "the deadline passed", "timeout" end
     end
 end
 

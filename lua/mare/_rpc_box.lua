@@ -1,20 +1,21 @@
 -- SPDX-License-Identifier: MIT
--- Where answers to calls with callbacks arrive. All calls to one process share a channel, its box,
--- and one routine that takes answers out; so a call in flight is an entry in a table. (A channel
--- for each call is, between nodes, a proxy and a flow for each.)
+-- Receives the answers to calls with callbacks. All calls to one process share a channel, its box,
+-- and one routine that reads it. So a call without an answer yet is only an entry in a table. (A
+-- channel for each call would cost a proxy and a flow for each between nodes.)
 --
 --     async --enter--> box.calls[id] --answer, end of the process, deadline, cancel--> callback
 --
--- Whoever answers does not wait for room. So a box has room for all the answers of its calls: one
--- answer a call, also for those that nobody waits for any more. A box that has such is not entered
--- again; its last call takes it along.
-local mare, who = require "mare", require "mare._who"
+-- The process that answers does not wait for room. So a box has room for the answers of all its
+-- calls, also of calls that nobody waits for any more. A box with such calls takes no new calls,
+-- and goes away with its last one.
+local mare, who, chains = require "mare", require "mare._who", require "mare._chain"
 
 local box_of = {} -- of this module: what rpc.lua calls
 
 local ROOM = 1024
+local BATCH = 64 -- answers to read before other routines have their turn
 
--- The call is over. False: it was before.
+-- Ends a call. False: it had ended before.
 local function leave(call)
     local box = call.box
     if not box or box.calls[call.id] ~= call then return false end
@@ -22,33 +23,68 @@ local function leave(call)
     return true
 end
 
--- What a call came to. In a routine of its own, so that the callback may wait.
+-- Gives a result to the callback, in a routine of its own, so that the callback may wait. (The
+-- routine that reads answers calls it directly. If the callback waits, its heir goes on reading:
+-- see take_all.)
 local function conclude(call, ...)
     if leave(call) then mare.go(call.cb, ...) end
 end
 
--- Nobody waits for the answer, but it may still come.
+-- Nobody waits for the answer any more, but it may still come.
 local function give_up(call, ...)
     if call.peer.box == call.box then call.peer.box = nil end
-    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- it saves work, no more
+    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- only saves work
     conclude(call, ...)
 end
 
-local function take(box, id, fine, ...)
+local function take(box, run, id, fine, ...)
     local call = id ~= nil and box.calls[id]
-    if not call then return end -- a late one, or no answer at all
-    if fine then conclude(call, ...) else conclude(call, nil, ...) end
+    if not call then return end -- too late, or not an answer at all
+    if run then
+        leave(call)
+        chains.enter(nil) -- each callback begins a chain of its own
+        if fine then call.cb(...) else call.cb(nil, ...) end
+    elseif fine then
+        conclude(call, ...)
+    else
+        conclude(call, nil, ...)
+    end
 end
 
-local function take_all(box)
-    while #box.channel > 0 do take(box, box.channel:tryreceive()) end
+local function take_rest(box)
+    while #box.channel > 0 do take(box, false, box.channel:tryreceive()) end
+end
+
+local collect
+
+local function appoint(box)
+    if box.heir and mare._appoint(box.heir) then return end -- unless the heir failed before it led
+    box.heir = mare._heir(collect, box)
+    mare._appoint(box.heir)
+end
+
+-- Handles the answers that have come, beginning with this one. False: the heir reads from now on.
+local function take_all(box, me, ...)
+    box.inherits = pcall(appoint, box)
+    if not box.inherits then box.heir = nil end -- no memory for an heir
+    take(box, box.inherits, ...)
+    local left = BATCH
+    while box.leader == me and left > 0 and #box.channel > 0 do
+        take(box, box.inherits, box.channel:tryreceive())
+        left = left - 1
+    end
+    mare._appoint(nil) -- first: until here an interrupt may start the heir
+    if box.leader ~= me then return false end
+    box.inherits = false
+    if left == 0 then mare.yield() end
+    return true
 end
 
 local function each(box, done, ...)
     for _, call in pairs(box.calls) do done(call, ...) end
 end
 
--- Ends those whose time is over, and finds out when the next one's is.
+-- Ends the calls whose time is over, and finds the next deadline.
 local function expire(box, message)
     local soonest
     for _, call in pairs(box.calls) do
@@ -62,16 +98,22 @@ local function expire(box, message)
     box.soonest = soonest
 end
 
-local function settle(box, which, ...)
+-- Handles one event. False: another routine reads the answers from now on.
+local function settle(box, me, which, ...)
+    box.waiter = nil
     if which == 1 then
-        take(box, ...)
-        take_all(box)
+        if box.hurry then -- this routine was told not to wait; hide that from its callbacks
+            take(box, false, ...)
+            take_rest(box)
+        elseif not take_all(box, me, ...) then
+            return false
+        end
         if box.channel:closed() then
             each(box, give_up, nil, ("%s closed the channel for the answer"):format(box.process),
                 "badmsg")
         end
     elseif which == 2 then
-        take_all(box) -- what it answered before its end
+        take_rest(box) -- answers that it sent before its end
         each(box, conclude, who.ended(box.process, ...))
     else
         local message, code = ...
@@ -83,22 +125,33 @@ local function settle(box, which, ...)
             each(box, give_up, nil, message, code)
         end
     end
+    return true
 end
 
--- Takes answers while there are calls.
-local function collect(box)
+-- If the reader fails for want of memory, and has no heir, the next caller starts another one.
+local box_type = {__close = function(box)
+    if box.leader == mare._routine() and not box.inherits then box.leader = nil end
+end}
+
+-- Reads answers while there are calls.
+function collect(box)
+    local me, _ <close> = mare._routine(), box
+    box.leader, box.heir, box.inherits = me, nil, false
     while box.count > 0 do
-        settle(box, mare.select({box.channel, box.process}, box.soonest))
+        box.waiter = me
+        if not settle(box, me, mare.select(box.cases, box.soonest)) then return end
     end
-    box.routine = nil
+    box.leader = nil
 end
 
---- The call waits in the box of its process from now on. Its answer comes to `call.reply`.
+--- Enters a call into the box of its process. Its answer comes to `call.reply`.
 function box_of.enter(call)
     local peer = call.peer
     local box = peer.box
     if not box or box.count == ROOM then
-        box = {process = peer.process, channel = mare.channel(ROOM), calls = {}, count = 0}
+        local channel = mare.channel(ROOM)
+        box = setmetatable({process = peer.process, channel = channel, inherits = false,
+            cases = {channel, peer.process}, calls = {}, count = 0}, box_type)
         peer.box = box
     end
     call.box, call.reply = box, box.channel
@@ -106,23 +159,23 @@ function box_of.enter(call)
     local sooner = call.deadline and not (box.soonest
         and box.soonest:left() <= call.deadline:left())
     if sooner then box.soonest = call.deadline end
-    if not box.routine then
-        box.routine = mare.go(collect, box)
-    elseif sooner then
+    if not box.leader then
+        box.leader = mare.go(collect, box)
+    elseif sooner and box.waiter then
         box.hurry = true
-        box.routine:cancel() -- it waits for too long
+        box.waiter:cancel() -- its wait is too long now: it must look at the deadlines again
     end
 end
 
---- It could not be sent: the callback is told.
+--- The call could not be sent: tells the callback.
 function box_of.fail(call, ...)
     if call.box then conclude(call, ...) else mare.go(call.cb, ...) end
 end
 
---- It could not be sent, and whoever tried is told by an error.
+--- The call could not be sent, and its caller gets an error instead.
 box_of.forget = leave
 
---- Ends the wait. False: it was over.
+--- Cancels a call. False: it had ended already.
 function box_of.cancel(call)
     if not call.box or call.box.calls[call.id] ~= call then return false end
     give_up(call, nil, "the call was cancelled", "cancelled")

@@ -14,11 +14,14 @@
 --
 -- No clock is shared: a request carries the seconds it has left, counted here from its arrival.
 local mare, chains, who = require "mare", require "mare._chain", require "mare._who"
+local lead = require "mare._lead"
 
 local server = {
     limit = 10000,  -- requests that wait or run; more are refused
     exported = {},  -- name -> function or table, whoever asks
-    -- Requests that no handler sees: of other processes that set up rules for this one.
+    dropped = nil,  -- called for requests that nobody wants any more
+    linger = nil,   -- waits until requests without a routine are answered
+    -- Requests that no handler sees: other processes use them to set up rules for this one.
     services = {
         ["synchronizer.join"] = function(request)
             require "mare._synchronized".join(request)
@@ -26,10 +29,10 @@ local server = {
     },
 }
 
-local CAPACITY = 256 -- requests in the inbox; whoever calls when it is full waits
+local CAPACITY = 256 -- requests in the inbox; when it is full, callers wait
 local PATIENCE = 10  -- seconds that an answer waits for room in the caller's channel
 
--- What a process has from the start. Nobody else may call it, unless it was exported by name.
+-- The functions that every process has. Others cannot call one unless it was exported by name.
 local STANDARD = {}
 for name in ([[_G _VERSION assert collectgarbage coroutine debug dofile error getmetatable io
                ipairs load loadfile luaproc mare math next os package pairs pcall print rawequal
@@ -39,12 +42,15 @@ for name in ([[_G _VERSION assert collectgarbage coroutine debug dofile error ge
 end
 
 local inbox          -- while this process serves
-local count = 0      -- open requests
-local callers = {}   -- process -> its open requests that want an answer, by their ids
+local count = 0      -- the number of open requests
+local handling       -- the request that the handler was just given,
+local handler_of     -- and the routine that it was given in
+local inlet          -- the routine that receives: see _lead.lua
+local callers = {}   -- by process: its open requests that want an answer, by their ids
 
 -- ---- Answers ------------------------------------------------------------------------------------
 
--- The request is over, one way or the other. False if it was before.
+-- Closes a request. False: it was closed before.
 local function close(request)
     if not request.open then return false end
     request.open, count = false, count - 1
@@ -53,14 +59,14 @@ local function close(request)
     return true
 end
 
--- Waits until there is room in the caller's channel. It counts as a request meanwhile.
+-- Waits until there is room in the caller's channel. Until then it still counts as a request.
 local function deliver(request, ...)
     request.reply:sendwithin(PATIENCE, request.id, ...)
     count = count - 1
 end
 
--- An honest caller has room for its answers. But the way to another node may be full for a while;
--- a routine waits for it, and there are never more of them than there may be requests.
+-- An honest caller has room for its answers. But the way to another node may be full for a while.
+-- Then a routine waits; there are never more of these than open requests.
 local function reply(request, ...)
     local fine, sent, message, code = pcall(request.reply.trysend, request.reply, request.id, ...)
     if fine and code == "full" and count < 2 * server.limit then
@@ -77,7 +83,7 @@ function server.refuse(request, message, code)
     if not close(request) then return end
     if request.reply then
         reply(request, false, message, code)
-    else -- nobody waits for it: the error is the routine's, which is printed
+    else -- nobody waits for an answer: raise it here, so that it is printed
         mare.go(error, ("call of '%s' by %s: %s"):format(request.fname, request.from, message), 0)
     end
 end
@@ -92,14 +98,14 @@ function server.answer(request, fine, ...)
     else
         local err, traceback = (...)[1], (...)[2]
         if not reply(request, false, err, "remote", traceback) then
-            reply(request, false, tostring(err), "remote", traceback)
+            reply(request, false, server.text(err), "remote", traceback)
         end
     end
 end
 
 -- ---- What can be called -------------------------------------------------------------------------
 
-local ours = setmetatable({}, {__mode = "k"}) -- function -> what it is written in
+local ours = setmetatable({}, {__mode = "k"}) -- function -> its language
 
 local function callable(fname)
     local found = server.exported[fname]
@@ -116,13 +122,22 @@ local function callable(fname)
     return ours[found] ~= "C" and found or nil
 end
 
-local function traced(err)
-    return {err, debug.traceback(tostring(err), 2)}
+--- Text for an error value. Never raises an error itself: if the value cannot be shown, it says so.
+function server.text(err)
+    return type(err) == "string" and err or require "mare._show"(err)
 end
 
---- Calls the function and answers. In a routine: the function may wait.
+-- The error, and its traceback without the frames of this module that called the function.
+local function traced(err)
+    local traceback = debug.traceback(server.text(err), 2)
+    return {err, (traceback:gsub("\n\t%[C%]: in function 'xpcall'\n\tmare%._rpc_server:.*", ""))}
+end
+
+--- Calls the function and answers, in a routine, because the function may wait. At most once,
+--- however often a handler calls this.
 function server.run(request)
-    if not request.open then return end
+    if request.open ~= true then return end
+    request.open = "runs"
     local f = callable(request.fname)
     if not f then
         return server.refuse(request, ("there is no function '%s' to be called"):format(
@@ -137,18 +152,75 @@ function server.run(request)
     f(table.unpack(request.args, 1, request.args.n))
 end
 
--- Every request runs in a routine of its own, so that it may wait, and make calls itself.
+local to_begin = 0 -- routines of requests that have not had their first turn
+
+-- If this routine failed before the request is answered (a guard may have changed it), the caller
+-- would wait for ever: so that is caught here.
+local function later(request, f, ...)
+    to_begin = to_begin - 1
+    if not request.reply then return f(...) end
+    local fine, err = pcall(f, ...)
+    if fine then return end
+    server.refuse(request, "it could not be run: " .. server.text(err), "refused")
+    error(err, 0)
+end
+
+--- Calls f in a routine of its own. No later request begins before that routine has had its first
+--- turn.
+function server.apart(request, f, ...)
+    request.task = mare.go(later, request, f, ...)
+    to_begin = to_begin + 1 -- not earlier: without memory there is no routine
+end
+
+--- Calls f, as pcall does. f may call server.begin for the request. `of` is the routine that leads
+--- here.
+function server.handle(of, request, f, ...)
+    handling, handler_of = of.heir and request, of.leader
+    local fine, err = pcall(f, ...)
+    if handling == request then handling = nil end
+    return fine, err
+end
+
+--- Calls f, which does the work of a request. f may wait, and make calls itself. Inside
+--- server.handle, f runs in the leading routine: most do not wait, and if one does, the heir leads
+--- in its place. Requests still begin in order. If nobody waits for the answer, an error of f is
+--- printed, as in a routine of its own.
+function server.begin(request, f, ...)
+    if handling ~= request or not request.reply or to_begin > 0 then
+        return server.apart(request, f, ...)
+    end
+    handling = nil
+    local task = handler_of
+    request.task = task
+    f(...)
+    if request.task == task then request.task = false end -- if it is blocked, others may run here
+end
+
+--- Calls f, as pcall does, in the way that server.begin would inside server.handle.
+function server.proceed(of, request, f, ...)
+    if not of.heir or not request.reply or to_begin > 0 then
+        return pcall(server.apart, request, f, ...)
+    end
+    local task = of.leader
+    request.task = task
+    local fine, err = pcall(f, ...)
+    if request.task == task then request.task = false end
+    return fine, err
+end
+
+-- Sets the handler. While a request waits, others run.
 function server.handler(request)
-    request.task = mare.go(server.run, request)
+    server.begin(request, server.run, request)
 end
 
 -- ---- The inbox ----------------------------------------------------------------------------------
 
--- Nobody wants the answer any more: what has not begun never will, and what runs waits no longer.
+-- Nobody wants the answer any more: a request that has not begun never will, and one that runs has
+-- its wait cancelled.
 local function drop(request)
     if not close(request) then return end
     if request.task then request.task:cancel() end
-    if request.dropped then request.dropped(request) end
+    if server.dropped then server.dropped(request) end
 end
 
 local function watch(request)
@@ -162,21 +234,25 @@ end
 local function accept(id, to, fname, from, seconds, origin, chain, ...)
     if math.type(id) ~= "integer" or type(fname) ~= "string" or getmetatable(from) ~= "process"
         or to and getmetatable(to) ~= "channel" then
-        return -- not from mare.rpc: there is nobody to tell
+        return -- it did not come from mare.rpc: there is nobody to tell
     end
     local request = {
         id = id, reply = to or nil, fname = fname, from = from, args = table.pack(...), open = true,
         deadline = tonumber(seconds) and mare.deadline(seconds) or nil,
-        chain = origin and {origin, chain} or nil,
+        chain = math.type(origin) and math.type(chain) and {origin, chain} or nil,
+        task = false, -- room for it from the start
     }
     count = count + 1
     if to then watch(request) end
     if server.services[fname] then
-        request.task = mare.go(server.services[fname], request)
+        server.begin(request, server.services[fname], request)
     elseif count > server.limit then
         server.refuse(request, "too many requests are open", "refused")
     else
-        server.handler(request)
+        local fine, err = server.handle(inlet, request, server.handler, request)
+        if fine then return end
+        server.refuse(request, "the handler failed: " .. server.text(err), "refused")
+        error(err, 0)
     end
 end
 
@@ -194,37 +270,30 @@ local function dispatch(kind, ...)
         local open = from ~= nil and callers[from]
         local request = open and id ~= nil and open[id]
         if request and request.reply == to then drop(request) end
-    elseif callers[kind] then -- has ended
+    elseif callers[kind] and not kind:alive() then -- anybody can send a process: check it
         local open = callers[kind]
         callers[kind] = nil
         for _, request in pairs(open) do drop(request) end
     end
-    return kind ~= nil or not inbox:closed()
 end
 
--- Neither a malformed message nor a handler that fails ends the service; the error is printed.
-local function guarded(fine, result)
-    if fine then return result end
-    mare.go(error, result, 0)
-    return true
-end
-
-local function loop(box)
-    local _ <close> = box -- however this process ends, nobody finds it any more
-    repeat until not guarded(pcall(dispatch, box:receive()))
+-- Whether no request is open, and all that has come was handled.
+local function ended()
     inbox = nil
+    if server.linger then server.linger() end
 end
 
 --- Begins to answer requests. The process lives until rpc.stop, unless it is `detached`.
 function server.serve(detached)
     if inbox then return true end
     inbox = assert(mare.channel(CAPACITY, who.inbox(mare.self())))
-    local routine = mare.go(loop, inbox)
+    local routine
+    inlet, routine = lead.begin(inbox, dispatch, ended)
     if detached then routine:detach() end
     return true
 end
 
---- How many requests have neither been answered nor dropped.
+--- The number of requests that were neither answered nor dropped.
 function server.open()
     return count
 end

@@ -1,20 +1,21 @@
 -- SPDX-License-Identifier: MIT
--- What runs in the process of a sandbox: it makes the environment that a policy describes, then
--- compiles and calls the text in it. The policy was checked by sandbox.lua. Nothing of what is here
--- can be reached from the environment: its functions are closures, and there is no `debug` in it.
--- Nor does it call a method of a string, for the program may add to those.
+-- Runs in the process of a sandbox. It makes the environment that a policy describes, then compiles
+-- and calls the text in it. sandbox.lua has checked the policy. Code in the environment cannot
+-- reach anything of this file: its functions are closures, and there is no `debug`. This file calls
+-- no method of a string, because the program may replace those.
 local mare, base = require "mare", require "mare._sandbox_base"
 local format, sub, match = string.format, string.sub, string.match
 
-local PIECE = 8192 -- bytes of output in a message
-local EVERY = 1000 -- instructions between two looks at the limit; a new coroutine costs as many
+local PIECE = 8192 -- the most bytes of output in a message
+local EVERY = 1000 -- instructions between two looks at the limit; a new coroutine counts as much
 
 local strings = require "mare._sandbox_string"(base.tostring)
 
 -- ---- Limits -------------------------------------------------------------------------------------
 
--- A function that ends the process, for a reason that the guard is told: where it waits next, or
--- its slice is over. (No error: one that a hook raises each time would keep it from that.)
+-- A function that ends the process, and tells the guard why. The process ends where it waits next,
+-- or when its slice is over. (An error would not do: a hook that raises one each time would keep
+-- the process from waiting.)
 local function stopper(verdict)
     return function(reason)
         verdict:trysend(reason)
@@ -52,8 +53,8 @@ end
 
 -- ---- What the policy allows ---------------------------------------------------------------------
 
--- Whether an argument is as the policy wants it: a pattern for the whole text, the least and the
--- largest number, a function that says so, or true.
+-- Whether an argument passes a check of the policy: a pattern for the whole text, the least and the
+-- largest number, a function, or true.
 local function passes(check, value)
     if check == true then return true end
     if type(check) == "function" then return check(value) end
@@ -77,7 +78,7 @@ local function checked(name, f, checks, refused)
     end
 end
 
--- A copy: what is done to it does no harm to those who use the module itself.
+-- A copy, so that changes to it do no harm to others that use the module.
 local function copied(value)
     if type(value) ~= "table" then return value end
     local copy = {}
@@ -85,7 +86,7 @@ local function copied(value)
     return copy
 end
 
--- The library or module, and the name in it or nil, that a name of the policy stands for.
+-- What a name of the policy stands for: the library or module, and the name in it or nil.
 local function resolve(name, safe)
     local owner, member = match(name, "^(.+)%.([^.]+)$")
     if safe[name] then return safe[name], name, nil end
@@ -124,8 +125,8 @@ local BASIC = {"assert", "collectgarbage", "error", "getmetatable", "ipairs", "n
     "pcall", "rawequal", "rawget", "rawlen", "rawset", "select", "setmetatable", "tonumber",
     "tostring", "type", "xpcall", "_VERSION"}
 
--- Methods of strings are those that are allowed, and what the program adds to them. It cannot
--- change one: modules that it may use call them.
+-- Limits the methods of strings to the allowed ones. The program can add methods, but cannot change
+-- one: modules that it may use call them.
 local function protect_strings(library)
     local metatable, methods = debug.getmetatable "", copied(library)
     metatable.__metatable = false
@@ -136,8 +137,8 @@ local function protect_strings(library)
     end
 end
 
--- What Maré seeds a process with is the same for all of a program: who draws numbers could tell
--- those of others.
+-- Seeds the generator anew. Maré seeds all processes of a program from the same numbers, so code
+-- that draws some could predict those of others.
 local function seed_anew()
     local bytes = require "mare._certificate".random(16)
     if bytes then math.randomseed(string.unpack("jj", bytes)) end
@@ -165,7 +166,7 @@ end
 
 -- ---- Results ------------------------------------------------------------------------------------
 
--- Whether a value is nothing but data.
+-- Whether a value contains only data.
 local function is_data(value, seen)
     local kind = type(value)
     if kind ~= "table" then
@@ -189,6 +190,7 @@ local function outcome(ok, ...)
         end
         return true, ...
     end
+    if (...) == nil then return nil, "the program failed with nil", "failed" end
     local _, message = pcall(base.tostring, (...))
     if type(message) ~= "string" then message = "(an error that is no text)" end
     return nil, message, message == "not enough memory" and "memory" or "failed"

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
--- The basic functions, and the libraries `table` and `coroutine`, for code that is not trusted.
--- What loops in C is done here in Lua where it could be endless, or call what the program has
--- written: in C it could be neither preempted nor killed (table.move of 2^60 elements takes years,
--- and so does table.concat of a table whose __index is a function in C). Nothing here calls a
--- method of a string: the program may have made that its own.
+-- The basic functions, and the libraries `table` and `coroutine`, for code that is not trusted. A
+-- loop in C that could be endless, or could call the program's functions, is written in Lua here:
+-- in C it could be neither preempted nor killed (table.move of 2^60 elements takes years, and so
+-- does table.concat of a table whose __index is a function in C). Nothing here calls a method of a
+-- string: the program may have replaced it.
 local raw_load, create, sethook = load, coroutine.create, debug.sethook
 local metatable_of, set_metatable, plain_tostring = debug.getmetatable, setmetatable, tostring
 local concat, insert, remove, move = table.concat, table.insert, table.remove, table.move
@@ -33,7 +33,8 @@ function base.ipairs(list)
     return step, list, 0
 end
 
--- A handler that runs where the error is could not wait, nor be preempted: this one comes after.
+-- The handler runs after the error, not where the error is: there it could not wait or be
+-- preempted.
 function base.xpcall(f, handler, ...)
     if type(handler) ~= "function" then bad("xpcall", 2, "function", handler) end
     local function outcome(ok, ...)
@@ -44,7 +45,7 @@ function base.xpcall(f, handler, ...)
     return outcome(pcall(f, ...))
 end
 
--- A finalizer may run for ever where nothing can end it.
+-- Refuses finalizers: one could run for ever where nothing can end it.
 function base.setmetatable(value, metatable)
     if type(metatable) == "table" and rawget(metatable, "__gc") ~= nil then
         error("a metatable with '__gc' is not allowed here", 2)
@@ -62,7 +63,7 @@ function base.collectgarbage(what)
     return collectgarbage(option)
 end
 
--- Numbers in place of addresses, which are nobody's business.
+-- Numbers instead of addresses: code must not learn those.
 local numbers, count = set_metatable({}, {__mode = "k"}), 0
 local ADDRESS = {table = true, ["function"] = true, thread = true, userdata = true}
 
@@ -88,7 +89,7 @@ end
 
 -- ---- Code ---------------------------------------------------------------------------------------
 
---- Text as a function, never bytecode. The compiler gets it in pieces, by a function that can be
+--- Compiles text, never bytecode. The compiler gets the text in pieces from a function that can be
 --- killed: a text of some kilobytes can keep it busy for seconds.
 function base.compile(text, name, environment)
     local at = 1
@@ -97,11 +98,11 @@ function base.compile(text, name, environment)
         at = at + PIECE
         return piece
     end, name, "t", environment)
-    if not f and type(message) ~= "string" then error(message, 0) end -- it was killed
+    if not f and type(message) ~= "string" then error(message, 0) end -- the compiler was killed
     return f, message
 end
 
--- All that a reader gives, as one text.
+-- All that a reader returns, as one text.
 local function gathered(reader, limit)
     local parts, size = {}, 0
     for i = 1, math.huge do
@@ -195,15 +196,22 @@ function tables.remove(list, ...)
     return value
 end
 
+-- The integer that C would read from a value, 1e15 and "1" included; or nil.
+local function whole(value)
+    local number = (type(value) == "number" or type(value) == "string") and tonumber(value)
+    return number and math.tointeger(number)
+end
+
 function tables.move(from, first, last, to, into)
     check_table("move", from)
     into = into == nil and from or into
+    first, last, to = whole(first) or first, whole(last) or last, whole(to) or to
     local short = math.type(first) ~= "integer" or math.type(last) ~= "integer"
         or last < first or last - first >= 0 and last - first < MANY
     if type(into) ~= "table" or short and is_plain(from) and is_plain(into) then
         return move(from, first, last, to, into)
     end
-    move({}, first, first, to, {}) -- for its checks
+    move({}, first, first, to, {}) -- makes C check the arguments
     if to > last or to <= first or into ~= from then
         for i = 0, last - first do into[to + i] = from[first + i] end
     else
@@ -226,7 +234,7 @@ local function merge(list, into, from, middle, to, before)
     end
 end
 
--- By merging: a wrong comparison does no harm.
+-- A merge sort: a wrong comparison does no harm.
 function tables.sort(list, before)
     check_table("sort", list)
     if before ~= nil and type(before) ~= "function" then bad("sort", 2, "function", before) end
@@ -247,14 +255,14 @@ base.tables = tables
 
 -- ---- Coroutines ---------------------------------------------------------------------------------
 
---- The library, in which new coroutines are counted by a hook, if there is one.
+--- The library `coroutine`. If there is a hook, it counts the instructions of new coroutines, too.
 function base.coroutines(hook, every)
     local library = {}
     for name, value in pairs(coroutine) do library[name] = value end
     if not hook then return library end
     local function counted(f)
         if type(f) ~= "function" then bad("create", 1, "function", f) end
-        hook() -- one that is short would cost nothing
+        hook() -- count it now: a short coroutine would cost nothing
         return function(...)
             sethook(hook, "", every)
             return f(...)

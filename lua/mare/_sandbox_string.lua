@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: MIT
--- The string library for code that is not trusted. What takes long in C (patterns, searches, `rep`)
--- is done here in pieces that are short, so that the process can be preempted, counted and killed
--- in between; functions of the program are called from Lua code, where they can wait; and there is
--- no `dump`, and no address in what is written. (Nothing here calls a method of a string: the
--- program may have made that its own.)
+-- The string library for code that is not trusted. Work that takes long in C (patterns, searches,
+-- `rep`) is done here in short pieces, so that the process can be preempted, counted and killed
+-- between them. Functions of the program are called from Lua code, where they can wait. There is no
+-- `dump`, and no text contains an address. (Nothing here calls a method of a string: the program
+-- may have replaced it.)
 local raw, pattern = string, require "mare._pattern"
 local find, sub, byte, rep, gsub = raw.find, raw.sub, raw.byte, raw.rep, raw.gsub
 local format = raw.format
 local concat, unpack, pack = table.concat, table.unpack, table.pack
 
-local STEPS, PREFIX = 50000, 1000 -- that a call in C may take: well below a millisecond
+local STEPS, PREFIX = 50000, 1000 -- that one call in C may take: well below a millisecond
 local SPECIAL, REPEATS, LINEAR = "[%^%$%*%+%?%.%(%[%%%-]", "[%*%+%?%-]", "%%[b%d]"
 local CARET = byte "^"
 
@@ -31,14 +31,14 @@ local function integer(name, index, value, default)
     return number
 end
 
--- Where a search begins: 1 to #s + 1; nil if that is behind its end.
+-- Where a search begins: 1 to #s + 1; nil if that is after the end.
 local function start_of(s, init)
     if init < 0 then init = math.max(#s + init + 1, 1) end
     if init > #s + 1 then return nil end
     return math.max(init, 1)
 end
 
--- A text in a text. In C that takes the product of both lengths, at worst.
+-- Finds a text in a text. In C this takes up to the product of both lengths.
 local function find_text(s, p, init)
     if #p > PREFIX then
         local prefix, at = sub(p, 1, PREFIX), init
@@ -49,7 +49,7 @@ local function find_text(s, p, init)
             at = at + 1
         end
     end
-    local room = STEPS // math.max(#p, 1) -- so many places at a time
+    local room = STEPS // math.max(#p, 1) -- try so many places at a time
     if #s - init < room then return find(s, p, init, true) end
     for at = init, #s - #p + 1, room do
         local from, to = find(sub(s, at, at + room + #p - 2), p, 1, true)
@@ -60,8 +60,8 @@ end
 
 local exponents, remembered = {}, 0 -- by pattern
 
--- How long it takes in C, at most, grows with this power of the length: every item that repeats may
--- end in any place. False: there is nothing special in the pattern.
+-- The time that C needs grows at most with this power of the length: each item that repeats may end
+-- at any place. False: the pattern has no special characters.
 local function exponent_of(p)
     local exponent = exponents[p]
     if exponent == nil then
@@ -74,11 +74,11 @@ local function exponent_of(p)
     return exponent
 end
 
--- As string.find, of an index in the subject.
+-- As string.find, with an index in the subject.
 local function search(s, p, init)
     local exponent = exponent_of(p)
     if not exponent then return find_text(s, p, init) end
-    local steps = (#s - init + 2) ^ exponent * #p -- from one place
+    local steps = (#s - init + 2) ^ exponent * #p -- the steps from one start
     if steps * (#s - init + 2) <= STEPS then return find(s, p, init) end
     if steps > STEPS then return pattern.find(s, p, init) end
     local anchored = byte(p) == CARET
@@ -107,7 +107,7 @@ function safe.find(s, p, init, plain)
     return search(s, p, init)
 end
 
--- What a match gives: its captures, or all of it.
+-- The results of a match: its captures, or the whole match.
 local function values(s, from, to, ...)
     if not from then return nil end
     if ... == nil then return sub(s, from, to) end
@@ -121,7 +121,7 @@ function safe.match(s, p, init)
     return values(s, search(s, p, init))
 end
 
--- The next match from `at` on, but no empty one at `last`, where the one before ended.
+-- The next match from `at` on; but not an empty one at `last`, where the match before ended.
 local function next_match(s, p, at, last)
     local found = pack(search(s, p, at))
     if found[1] and found[2] + 1 == last then
@@ -134,7 +134,7 @@ end
 function safe.gmatch(s, p, init)
     s, p = text("gmatch", 1, s), text("gmatch", 2, p)
     local at, last = start_of(s, integer("gmatch", 3, init, 1)), nil
-    if byte(p) == CARET then p = "%" .. p end -- no anchor here
+    if byte(p) == CARET then p = "%" .. p end -- gmatch has no anchor
     return function()
         local found = at and next_match(s, p, at, last)
         if not found then
@@ -149,7 +149,7 @@ end
 
 -- ---- Replacing ----------------------------------------------------------------------------------
 
--- The text for a match where a replacement has %0, %1, ...
+-- Replaces %0, %1, ... in the replacement for a match.
 local function expanded(s, replacement, found)
     return (gsub(replacement, "%%(.?)", function(letter)
         if letter == "%" then return "%" end
@@ -205,7 +205,7 @@ end
 
 -- ---- Making -------------------------------------------------------------------------------------
 
--- In C it takes a step for each time, also of nothing, of which there can be any number.
+-- C takes a step for each repetition, even of an empty string, and there is no limit to those.
 function safe.rep(s, count, separator)
     s, count = text("rep", 1, s), integer("rep", 2, count)
     if not count then bad("rep", 2, "number", nil) end
@@ -213,12 +213,12 @@ function safe.rep(s, count, separator)
     if count <= 0 or #s + #separator == 0 then return "" end
     local BLOCK = 1000
     if count <= BLOCK then return rep(s, count, separator) end
-    local block = safe.rep(s .. separator, BLOCK) -- without one at the end there is one too many
+    local block = safe.rep(s .. separator, BLOCK) -- the last separator is removed later
     local whole = rep(block, (count - 1) // BLOCK)
     return whole .. rep(s, (count - 1) % BLOCK + 1, separator)
 end
 
---- Makes the library, with the `tostring` that its users have.
+--- Makes the library, with the `tostring` of the sandbox.
 return function(show)
     local library = {}
     for name, value in pairs(safe) do library[name] = value end

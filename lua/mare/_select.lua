@@ -1,19 +1,20 @@
 -- SPDX-License-Identifier: MIT
--- mare.select when some of its cases are objects with a metamethod `__select`: each is asked what
--- is to be waited for in its place, and, when that has come, whether it is ready now. Everything
--- else is the other select's, in C (src/lua/select.c), which calls this one.
+-- mare.select if some of its cases are objects with a metamethod `__select`. Each object is asked
+-- what to wait for in its place; and when that has come, whether it is ready now. The select in C
+-- (src/lua/select.c) does everything else, and calls this one.
 --
 --     __select(object)            ->  true, ...         it is ready, and these are its results
 --     __select(object, case, ...) ->  case [, seconds]  what to wait for; to be asked again then
 --     __select(object, false)     ->  nil, message      it can be no case: an error
 --
--- The second is the call after that case has come, with what it gave, the third after the seconds.
+-- The second form is the call after that case has come, with its results; the third, after the
+-- seconds.
 local mare = require "mare"
 
-local never = mare.channel() -- what stands in the place of one that has not been asked
-local turn = 0               -- so that none has precedence
+local never = mare.channel() -- stands for an object that was not asked yet
+local turn = 0               -- the first to be asked changes, so that no object has priority
 
--- Asks the object of a case. What it answered, if it is ready.
+-- Asks the object of a case. Returns its answer if it is ready.
 local function ask(wait, i, ...)
     local answer = table.pack(wait.hooks[i](wait.cases[i], ...))
     local case, seconds = answer[1], answer[2]
@@ -35,7 +36,7 @@ local function result(i, answer)
     return i, table.unpack(answer, 2, answer.n)
 end
 
--- How many seconds there are until one must be asked again, if that is before the deadline.
+-- How many seconds until an object must be asked again, if that is before the deadline.
 local function time_to_ask(wait, deadline)
     local first = math.huge
     for _, time in pairs(wait.due) do first = math.min(first, time) end
@@ -45,7 +46,7 @@ local function time_to_ask(wait, deadline)
     end
 end
 
--- The numbers of the objects, beginning with another one each time.
+-- The numbers of the objects, with another one first each time.
 local function in_turn(hooks, count)
     local numbers = {}
     for i = 1, count do
@@ -56,13 +57,13 @@ local function in_turn(hooks, count)
 end
 
 return function(cases, timeout, hooks)
-    local deadline, count = timeout, #cases -- a timeout of 0 may be asked for where none can wait
+    local deadline, count = timeout, #cases -- a timeout of 0 must work where no wait is possible
     if type(timeout) == "number" then deadline = timeout > 0 and mare.deadline(timeout) or 0 end
     local plain, due = table.move(cases, 1, count, 1, {}), {}
     local wait = {cases = cases, hooks = hooks, plain = plain, due = due}
     for i in pairs(hooks) do plain[i] = never end
     turn = turn + 1
-    if turn % 2 == 0 then -- else objects that are always ready would let nothing else through
+    if turn % 2 == 0 then -- not always: objects that are always ready would starve the other cases
         local got = table.pack(mare.select(plain, 0))
         if got[1] then return table.unpack(got, 1, got.n) end
     end

@@ -56,7 +56,7 @@ return function(...)
     end):detach()
     checked(jobs.serve, of_service)
     if options.insecure then
-        io.stderr:write("mare serve: WARNING: --insecure: whoever reaches this node can use it\n")
+        io.stderr:write("mare serve: WARNING: --insecure: all who reach this node can use it\n")
     end
     audit.info("serving", {name = of_node.name, address = address})
     ending()

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Values as text that people can read: the REPL, error values that nobody looked at, `mare test`.
--- Tables are written as in a program, within limits. No metamethod is called but __tostring, and
--- one that fails is passed over.
+-- Tables are written as in a program, within limits. The only metamethod called is __tostring, and
+-- one that fails is ignored.
 local DEPTH, ENTRIES, BYTES = 5, 100, 4000 -- beyond them there is "..."
 
 local next, type, tostring, pcall, getmetatable = next, type, tostring, pcall, getmetatable
@@ -17,13 +17,23 @@ local function quoted(text)
     return (gsub(gsub(bytes, "\\\n", "\\n"), "\\9", "\\t"))
 end
 
-local function plain(value)
+local function has_text(value)
+    local meta = getmetatable(value)
+    return type(meta) == "table" and rawget(meta, "__tostring")
+end
+
+local ADDRESSED = {["function"] = true, table = true, thread = true, userdata = true}
+
+local function plain(value, discreet)
     if type(value) == "string" then return quoted(value) end
+    if discreet and ADDRESSED[type(value)] and not has_text(value) then
+        return "(a " .. type(value) .. ")"
+    end
     local ok, text = pcall(tostring, value)
     return ok and type(text) == "string" and text or "(a " .. type(value) .. ")"
 end
 
--- Numbers, then strings, then the rest.
+-- The order of keys: numbers, then strings, then the rest.
 local function before(a, b)
     local ta, tb = type(a), type(b)
     if ta == tb and (ta == "number" or ta == "string") then return a < b end
@@ -67,16 +77,14 @@ local function entries(value, state, depth)
     end
     for _, key in next, keys_of(value, length) do
         local name = type(key) == "string" and find(key, "^[%a_][%w_]*$") and not RESERVED[key]
-            and key or "[" .. plain(key) .. "]"
+            and key or "[" .. plain(key, state.discreet) .. "]"
         if not add(name .. " = " .. show(rawget(value, key), state, depth)) then return parts end
     end
     return parts
 end
 
 function show(value, state, depth)
-    if type(value) ~= "table" then return plain(value) end
-    local meta = getmetatable(value)
-    if type(meta) == "table" and rawget(meta, "__tostring") then return plain(value) end
+    if type(value) ~= "table" or has_text(value) then return plain(value, state.discreet) end
     if state.inside[value] then return "<cycle>" end
     if next(value) == nil then return "{}" end
     if depth == DEPTH then return "{...}" end
@@ -89,7 +97,9 @@ function show(value, state, depth)
     return "{" .. indent .. concat(parts, "," .. indent) .. "\n" .. rep("  ", depth) .. "}"
 end
 
---- The value as text; a table that is longer than the width, if one is given, on several lines.
-return function(value, width)
-    return (show(value, {inside = {}, bytes = 0, width = width or math.huge}, 0))
+--- The value as text; a table that is longer than the width, if one is given, on several lines. A
+--- discreet text has no address of this process, where a function stands for example.
+return function(value, width, discreet)
+    local state = {inside = {}, bytes = 0, width = width or math.huge, discreet = discreet}
+    return (show(value, state, 0))
 end

@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- What the databases have in common: whose turn it is, and what a transaction is.
+-- What the database modules share: turns, and transactions.
 --
--- An object (a database, a connection; a view of one for calls with a deadline; a transaction) has
--- _shared, which all of these have in common, and perhaps _tx, which says of which transaction it
--- is. A transaction has the turn from its beginning to its end. In _shared are
+-- An object is a database, a connection, a view of one for calls with a deadline, or a transaction.
+-- It has _shared, which all objects of one connection have in common, and perhaps _tx, its
+-- transaction. A transaction has the turn from its beginning to its end. In _shared are
 --   turn, owner    the channel with the turn in it; the coroutine whose transaction has it
 --   what, closed   "the database" or "the connection"; whether it is closed
---   timeout        of a call that is given none, in seconds
+--   timeout        of a call without its own, in seconds
 --   exec           function(object, deadline, sql): runs a statement, and waits
---   abandon        function(): a transaction was closed in the middle, and nobody can wait here
+--   abandon        function(): a transaction was closed in the middle, where nothing may wait
 --   clean          function(deadline): called before the next one begins
 local mare, check = require "mare", require "mare._check"
 
@@ -24,26 +24,39 @@ end
 
 local SIMPLE = check.set("nil", "boolean", "number", "string")
 
---- Raises one unless a value can be that of a parameter: `what` names the argument.
+--- Raises one unless a value can be a parameter: `what` names the argument.
 function sql.check_value(name, value, what, null, bytes, level)
     if SIMPLE[type(value)] or value == null or getmetatable(value) == bytes then return end
     error(("bad argument %s to '%s' (a database has no %s)"):format(what, name, type(value)), level)
 end
 
+--- Rows with only the names of their columns, as objects in JSON: changed in place. No rows are an
+--- empty array.
+function sql.by_name(rows)
+    for _, row in ipairs(rows) do
+        for key in pairs(row) do
+            if math.type(key) then row[key] = nil end
+        end
+    end
+    return require "mare.json".array(rows)
+end
+
+--- Rows with their values by position and by name.
+function sql.as_they_are(rows) return rows end
+
 function sql.deadline_of(self)
     return self._deadline or self._shared.timeout and mare.deadline(self._shared.timeout)
 end
 
---- Takes the turn: true; or nil, a message and a code. In a transaction there is nothing to take.
---- The level is that of `error`, for a routine that would wait for itself.
-function sql.begin(self, deadline, level)
+--- Takes the turn: true; or nil, a message and a code. A transaction has the turn already.
+function sql.begin(self, deadline)
     local shared, tx = self._shared, self._tx
     if shared.closed then return nil, shared.what .. " is closed", "closed" end
     if tx and tx.over then return nil, "the transaction is over", "closed" end
     if tx and tx.nested then return nil, tx.nested, "refused" end
     if tx then return true end
     if shared.owner and shared.owner == coroutine.running() then
-        error(shared.busy_with .. shared.what .. ": use what its function is given", level + 1)
+        check.blame(shared.busy_with .. shared.what .. ": use what its function is given")
     end
     local got, why, code = shared.turn:receive(deadline)
     if not got then return nil, why, code end
@@ -60,7 +73,7 @@ end
 --- Calls f(self, deadline, ...) when it is this routine's turn.
 function sql.in_turn(self, f, ...)
     local deadline = sql.deadline_of(self)
-    local ok, why, code = sql.begin(self, deadline, 3)
+    local ok, why, code = sql.begin(self, deadline)
     if not ok then return nil, why, code end
     local _ <close> = setmetatable({}, {__close = function() sql.finish(self) end})
     ok, why, code = self._shared.clean(deadline)
@@ -68,7 +81,7 @@ function sql.in_turn(self, f, ...)
     return f(self, deadline, ...)
 end
 
--- What f has returned: whether it is a failure, and all of it.
+-- The results of f, and whether they are a failure.
 local function judge(ok, first, second, ...)
     if not ok then return true, false, first end
     local failed = not first and second ~= nil
@@ -76,7 +89,7 @@ local function judge(ok, first, second, ...)
     return failed, true, first, second, ...
 end
 
--- In the turn: `begin` is the statement that begins a transaction of its own.
+-- Runs f in the turn. `begin` is the statement that begins a transaction.
 local function transact(self, deadline, f, begin)
     local shared, outer = self._shared, self._tx
     local depth = outer and outer.depth + 1 or 0
@@ -84,7 +97,7 @@ local function transact(self, deadline, f, begin)
     local began, why, code, number =
         shared.exec(self, deadline, outer and "SAVEPOINT " .. name or begin)
     if not began then return nil, why, code, number end
-    local tx, owner = {depth = depth}, shared.owner
+    local tx, owner = {depth = depth, deadline = deadline}, shared.owner
     shared.owner, shared.busy_with = coroutine.running(), "a transaction has "
     if outer then outer.nested = "a transaction in this one is under way" end
     local whole = false
@@ -98,26 +111,41 @@ local function transact(self, deadline, f, begin)
     local results = table.pack(judge(pcall(f, inner)))
     if not results[1] then
         local done
-        done, why, code, number =
-            shared.exec(inner, deadline, outer and "RELEASE SAVEPOINT " .. name or "COMMIT")
+        done, why, code, number = shared.clean(deadline) -- the last one may have been left halfway
+        if done and deadline and deadline:left() == 0 then
+            -- Too late: a commit that is sent now would be made, and nobody would wait to hear of
+            -- it.
+            done, why, code = nil, "the time was over before the commit", "timeout"
+        end
+        if done then
+            done, why, code, number =
+                shared.exec(inner, deadline, outer and "RELEASE SAVEPOINT " .. name or "COMMIT")
+        end
         whole = done ~= nil
         if whole then return table.unpack(results, 3, results.n) end
         results = {true, true, nil, why, code, number, n = 6}
     end
-    shared.exec(inner, nil, outer and ("ROLLBACK TO SAVEPOINT %s; RELEASE SAVEPOINT %s"):format(
-        name, name) or "ROLLBACK")
-    whole = true
+    -- If a server does not answer in time, the connection's next user deals with that: see
+    -- `abandon`. A part of a transaction is undone within the time of the whole, which can then go
+    -- on.
+    local undo, span = "ROLLBACK", deadline
+    if outer then
+        undo = ("ROLLBACK TO SAVEPOINT %s; RELEASE SAVEPOINT %s"):format(name, name)
+        span = outer.deadline
+    end
+    local late = select(3, shared.exec(inner, span, undo))
+    whole = late ~= "timeout" and late ~= "cancelled"
     if not results[2] then error(results[3], 0) end
     return table.unpack(results, 3, results.n)
 end
 
---- Calls f(tx) in a transaction, or in a part of one that can be undone. It is rolled back if f
---- fails: by an error, which goes on, or with nil and a message, which are returned.
+--- Calls f(tx) in a transaction, or in a savepoint of one. If f fails, it is rolled back. f fails
+--- by an error, which goes on, or by returning nil and a message, which are returned.
 function sql.transaction(self, f, begin)
     return sql.in_turn(self, transact, f, begin)
 end
 
---- The same object for calls that are over by then.
+--- The same object, whose calls must be over by then.
 function sql.within(self, timeout)
     return setmetatable({_shared = self._shared, _tx = self._tx,
         _deadline = check.deadline("within", timeout, 1)}, getmetatable(self))

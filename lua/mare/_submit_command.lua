@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- `mare submit`: sends a file to a server, prints what it prints there, and ends as it does.
+-- `mare submit`: sends a file to a server, prints its output, and ends with its exit code.
 local mare, jobs, client = require "mare", require "mare.jobs", require "mare._job_client"
 local settings, file = require "mare._settings", require "mare.file"
-local json, signal = require "mare.json", require "mare.signal"
+local signal = require "mare.signal"
 
 local LIMIT, CANCELLED = 122, 123 -- exit codes; others are in _job_client.lua
 local WIND_UP = 3 -- seconds that a job has when we are interrupted
@@ -10,7 +10,7 @@ local FLAGS = {["--json"] = true, ["--detach"] = true, ["--insecure"] = true}
 
 local options, words
 
--- The text of the file, and its signature if there is one beside it.
+-- The text of the file, and its signature if there is a file for that beside it.
 local function read(path)
     local source, message = file.read(path, {limit = client.largest})
     if not source then client.fail(1, "%s", message) end
@@ -23,19 +23,25 @@ local function read(path)
     return source, signature
 end
 
+-- In JSON a piece ends with a character, or with the output.
+local joined = client.joiner()
+
 local function show_piece(piece)
     if words["--json"] then
-        io.stdout:write(json.encode {event = "output", text = piece}, "\n")
-    else
+        local text = joined(piece)
+        if text ~= "" then client.write_json {event = "output", text = text} end
+    elseif piece then
         io.stdout:write(piece)
     end
-    -- Where nobody reads it, the job ends with us.
-    if not io.stdout:flush() then client.finish(CANCELLED) end
+    local ok, why = io.stdout:flush()
+    if ok then return end
+    io.stderr:write(("mare submit: standard output: %s\n"):format(why))
+    client.finish(1) -- and the job ends with us
 end
 
 local LIMITS = {time = true, memory = true, instructions = true, output = true}
 
--- The exit code for how it has ended.
+-- The exit code for the way in which the job has ended.
 local function code_of(ended)
     if ended.code == "done" then return ended.status end
     if LIMITS[ended.code] then return LIMIT end
@@ -61,25 +67,26 @@ local function submit(address, path, rest)
         timeout = options.timeout})
     if not job then client.give_up(message, code) end
     if options.detach then
-        io.stdout:write(words["--json"] and json.encode {event = "submitted", job = job} or job,
-            "\n")
+        if words["--json"] then client.write_json {event = "submitted", job = job}
+        else io.stdout:write(client.harmless(job), "\n") end
         client.finish(0)
     end
     mare.go(heed_signals, job, watch):detach()
     if words["--json"] then
-        io.stdout:write(json.encode {event = "submitted", job = job.name}, "\n")
+        client.write_json {event = "submitted", job = job.name}
         io.stdout:flush()
     end
     for piece in job:output() do show_piece(piece) end
+    show_piece(nil)
     local ended
     ended, message, code = job:wait()
     if job.interrupted then client.finish(job.interrupted) end
     if not ended then client.give_up(message, code) end
     if words["--json"] then
         ended.event = "ended"
-        io.stdout:write(json.encode(ended), "\n")
+        client.write_json(ended)
     elseif ended.message then
-        io.stderr:write(("mare submit: %s\n"):format(ended.message))
+        io.stderr:write(("mare submit: %s\n"):format(client.harmless(ended.message)))
     end
     client.finish(code_of(ended))
 end

@@ -5,16 +5,17 @@
 local TICK_US = 1000
 local TICKS = 10
 
--- By process: how far a tick takes its clock, and what it sends to whom at which tick.
+-- By process: how much a tick adds to its clock; and for each tick, the message that it sends and
+-- to whom.
 local CLOCKS = {
     [0] = {step = 6, sends = {[1] = {"m1", 1}}},
     [1] = {step = 8, sends = {[3] = {"m2", 2}, [8] = {"m4", 0}}},
     [2] = {step = 10, sends = {[6] = {"m3", 1}}},
 }
 
---- The algorithm. `corrects`: whether who receives a message puts its clock past the message's
---- time, as Lamport says. `field`: what messages call their time; a field called "clock" is read
---- by the simulator's checker of logical clocks, which ends the run where time goes back.
+--- The algorithm. `corrects`: whether the receiver of a message sets its clock past the message's
+--- time, as Lamport says. `field`: what messages call their time; a field called "clock" is read by
+--- the simulator's checker of logical clocks, which ends the run where time goes back.
 local function tickers(corrects, field)
     local ticker = {
         name = "tickers", title = "clocks that tick at different rates", family = "order",

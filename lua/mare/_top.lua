@@ -18,14 +18,14 @@ local function amount(bytes)
     return ("%.0fT"):format(bytes)
 end
 
--- Anything that a name may hold, in so many columns.
+-- Fits a text, which may have any bytes, into so many columns.
 local function fit(text, columns)
     text = tostring(text or ""):gsub("[%c\127-\255]", "?")
     if #text > columns then text = text:sub(1, columns - 1) .. "~" end
     return text .. (" "):rep(columns - #text)
 end
 
--- The share of a processor that each process had since the picture before, and as a whole.
+-- The share of a processor that each process had since the last picture, and all of them together.
 local function shares(now, before)
     local past, seconds = {}, before and now.time - before.time or 0
     for _, row in ipairs(before and before.processes or {}) do past[row.id] = row.cpu end
@@ -67,14 +67,14 @@ local function ask(stream)
     return line and json.decode(line), why or "the program has ended"
 end
 
--- One picture, each line to its end, then nothing below. The last column stays free: terminals
--- differ in what they do when it is written.
+-- Draws one picture: clears each line to its end, and the screen below. The last column stays free,
+-- because terminals differ in what they do when it is written.
 local function draw(lines)
     io.write("\27[H", table.concat(lines, "\27[K\r\n"), "\27[K\27[J")
     io.flush()
 end
 
--- A screen of its own, without a cursor: what was on the terminal is there again afterwards.
+-- Opens a separate screen without a cursor: afterwards the old content of the terminal is back.
 local function open_screen()
     local raw = terminal.raw(true)
     if not raw then return nil end
@@ -86,8 +86,8 @@ local function open_screen()
     end})
 end
 
--- Shows one picture after the other, until a key or a signal says that it is enough. Another key,
--- and another size of the terminal, bring the next one at once. Returns why it ended, if not so.
+-- Shows one picture after the other, until a key or a signal ends it. Any other key, and a new size
+-- of the terminal, show the next picture at once. Returns why it ended, if for another reason.
 local function watch(stream, interval)
     local _ <close> = open_screen()
     local keys, before = terminal.input(), nil
@@ -107,10 +107,16 @@ local function watch(stream, interval)
     return why
 end
 
-local function print_once(stream)
-    local now, why = ask(stream)
+-- Processor use is the difference between two looks.
+local function print_once(stream, interval)
+    local before, why = ask(stream)
+    local now
+    if before then
+        mare.sleep(math.min(interval, 0.5))
+        now, why = ask(stream)
+    end
     local columns = terminal.size()
-    for _, line in ipairs(now and table_of(now, nil, columns or 120, math.huge) or {}) do
+    for _, line in ipairs(now and table_of(now, before, columns or 120, math.huge) or {}) do
         print((line:gsub("%s+$", "")))
     end
     return not now and why or nil
@@ -137,6 +143,6 @@ return function(...)
     stream:limit(64 << 20)
     local on_screen = not options["--once"] and terminal.is_tty(0) and terminal.is_tty(1)
     local failure = on_screen and watch(stream, interval)
-    if not on_screen then failure = print_once(stream) end
+    if not on_screen then failure = print_once(stream, interval) end
     if failure then fail(1, "%s: %s", path, failure) end
 end

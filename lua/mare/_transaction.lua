@@ -20,15 +20,15 @@
 --   <---- recall                       the next one in the queue, or an end, needs the lock alone
 --   abort ---------------------------> at once, if it is over; else the outcome, when it is
 --
--- No deadlock: whoever waits for a lock holds only locks of smaller keys, and who is parked none. A
--- reader that holds one waits for nobody.
--- No starvation, as far as the first one refuses: there the oldest goes first. What crashes leave:
+-- No deadlock: a request that waits for a lock holds only locks of smaller keys, and a parked one
+-- holds none. A reader that holds one waits for nobody. No starvation, as far as the first one
+-- refuses: there the oldest goes first. What crashes leave:
 --
 --   - A synchronizer ends before the outcome: the member aborts, and the request is refused. After
 --     the outcome: nothing to do, its state is gone with it.
 --   - The member ends, and a synchronizer is prepared: if it is the only one, there was no commit,
 --     for that would have come first: abort. Else it asks the *arbiter*, the smallest of the
---     synchronizers concerned that lives. Who was asked before it and has forgotten, has aborted.
+--     synchronizers concerned that lives. One that was asked before it and forgot has aborted.
 --     The arbiter, if it does not know itself, asks the others: one has committed: commit, else
 --     abort; and tells them. If the arbiter ends, the next one is asked.
 --   - A participant answers an arbiter only when it has itself heard that the member and all
@@ -44,16 +44,18 @@ local transaction = {}
 local coordinator = {}
 coordinator.__index = coordinator
 
---- `settle(tx, outcome, detail)` is told of a transaction that waits: "ready" (then it is decided
---- and committed, or aborted), "no", "error" or "gone"; or "parked", and then it goes on waiting.
+--- `settle(tx, outcome, detail)` is called for a transaction that waits. "ready": then the caller
+--- decides to commit or abort it; "no", "error" or "gone"; or "parked": then it goes on waiting.
 function transaction.coordinator(send, settle)
     return setmetatable({send = send, settle = settle, last = 0, floor = 1, open = {}}, coordinator)
 end
 
--- The smallest number that somebody may still ask about.
+-- The smallest number that a synchronizer may still ask about.
 local function floor_of(self)
-    while self.floor <= self.last and not self.open[self.floor] do self.floor = self.floor + 1 end
-    return self.floor
+    local floor, last, open = self.floor, self.last, self.open
+    while floor <= last and not open[floor] do floor = floor + 1 end
+    self.floor = floor
+    return floor
 end
 
 --- Begins to ask the participants, a sorted list of keys, about a request. With `park` the first of
@@ -61,26 +63,24 @@ end
 function coordinator:begin(participants, request, park)
     local floor = floor_of(self)
     self.last = self.last + 1
-    local tx = {id = self.last, list = participants, request = request, at = 1, floor = floor,
-                state = "asking"}
-    self.open[tx.id] = tx
+    local tx = {id = self.last, list = participants, request = request, at = 1, state = "asking"}
     self.send(participants[1], "ask", tx.id, floor, participants, request, park or false)
+    self.open[tx.id] = tx -- only now: if sending failed, there is nothing to keep
     return tx
 end
 
-local LAG = 64 -- readers that are over and not told, at most
+local LAG = 64 -- the most readers that are over and were not told
 
--- Whether the synchronizer learns of the outcome by the next question.
-local function learns_later(self, tx)
-    return tx.shared and not tx.recalled and tx.id - floor_of(self) < LAG
+-- A reader is over. The synchronizer learns that with the next question, unless it has asked.
+local function end_reader(self, tx, outcome)
+    tx.state, self.open[tx.id] = outcome, nil
+    if tx.recalled or tx.id - self.floor >= LAG then self.send(tx.list[1], outcome, tx.id) end
 end
 
 local function close(self, tx, outcome, upto)
     tx.state = outcome
-    if not learns_later(self, tx) then
-        for i = 1, upto do self.send(tx.list[i], outcome, tx.id) end
-    end
-    if outcome == "commit" and #tx.list > 1 then
+    for i = 1, upto do self.send(tx.list[i], outcome, tx.id) end
+    if outcome == "commit" and tx.list[2] then
         tx.missing = {}
         for _, key in ipairs(tx.list) do
             tx.missing[key] = not (tx.dead and tx.dead[key]) or nil
@@ -91,38 +91,43 @@ local function close(self, tx, outcome, upto)
     end
 end
 
---- One that is ready will be committed, whoever ends from now on.
+--- A ready transaction is decided: it will be committed, whoever ends from now on.
 function coordinator:decide(tx)
     tx.state = "decided"
 end
 
 function coordinator:commit(tx)
+    if tx.shared then return end_reader(self, tx, "commit") end
     close(self, tx, "commit", #tx.list)
 end
 
---- Gives up one that has not been decided.
+--- Gives up a transaction that was not decided.
 function coordinator:abort(tx)
+    if tx.shared and tx.state == "ready" then return end_reader(self, tx, "abort") end
     if tx.state == "asking" or tx.state == "ready" then close(self, tx, "abort", tx.at) end
 end
 
 function coordinator:vote(from, id, answer, detail)
     local tx = self.open[id]
     if not tx or tx.state ~= "asking" or tx.list[tx.at] ~= from then return end
-    if answer == "parked" then
+    if answer == "shared" and not tx.list[2] then
+        tx.state, tx.shared = "ready", true
+        self.settle(tx, "ready")
+    elseif answer == "parked" then
         self.settle(tx, answer)
     elseif answer ~= "yes" and answer ~= "shared" then
         close(self, tx, "abort", tx.at - 1)
         self.settle(tx, answer, detail)
     elseif tx.at < #tx.list then
         tx.at = tx.at + 1
-        self.send(tx.list[tx.at], "ask", id, tx.floor, tx.list, tx.request, false)
+        self.send(tx.list[tx.at], "ask", id, floor_of(self), tx.list, tx.request, false)
     else
-        tx.state, tx.shared = "ready", answer == "shared" or nil
+        tx.state = "ready"
         self.settle(tx, "ready")
     end
 end
 
---- A synchronizer wants to know of a reader's outcome.
+--- A synchronizer asks for a reader's outcome.
 function coordinator:recall(from, id)
     local tx = self.open[id]
     if tx then tx.recalled = true else self.send(from, "abort", id) end
@@ -147,7 +152,7 @@ function coordinator:ended(who)
         if concerned and tx.missing then
             self:ack(who, id)
         elseif concerned and tx.state ~= "decided" then
-            close(self, tx, "abort", tx.at)
+            self:abort(tx)
             self.settle(tx, "gone", who)
         end
     end
@@ -159,23 +164,25 @@ local participant = {}
 participant.__index = participant
 
 --- `rules` has guard(request, member) -> "yes" | "no" | "error", detail; changes(request, member),
---- whether fire(request, member) may do anything; and ended(key), which says whether it did.
+--- whether fire(request, member) may change anything; and ended(key), which returns whether it has
+--- changed anything.
 function transaction.participant(key, send, rules)
     return setmetatable({
         key = key, send = send, rules = rules,
         lock = nil,     -- the transaction that is prepared
-        readers = {},   -- those that are prepared together, and their number by member
-        reading = {},
-        queue = {},     -- those that wait for the lock
-        parked = {},    -- those that may not run now, older than those in the queue
-        committed = {}, -- member -> the transactions of several that were committed
-        refused = {},   -- members whose request was refused since the last change, and in order
-        dead = {},      -- keys
-        graves = {},    -- those for whom the rules have not been told yet: the state is locked
+        readers = {},   -- by member: its last reader; readers are prepared together
+        reading = 0,    -- how many readers there are in all
+        recalled = false, -- whether all readers were asked to say when they are over
+        queue = {},     -- transactions that wait for the lock
+        parked = {},    -- transactions that may not run now; they go before those in the queue
+        committed = {}, -- by member: committed transactions of several synchronizers
+        refused = {},   -- members whose request was refused since the last change; also in order
+        dead = {},      -- keys of those that have ended
+        graves = {},    -- ended keys that the rules were not told yet, because the state is locked
     }, participant)
 end
 
--- Something has changed: those who were refused may try again.
+-- Something has changed: refused requests may be tried again.
 local function changed(self)
     local refused = self.refused
     self.refused = {}
@@ -184,62 +191,78 @@ local function changed(self)
     self.parked = {}
 end
 
--- Whether nobody reads; who does is asked to say when it is over.
+-- Whether there are no readers. If there are, asks each, once, to say when it is over.
 local function is_alone(self)
-    for _, tx in ipairs(self.readers) do
-        if not tx.recalled then self.send(tx.member, "recall", tx.id) end
-        tx.recalled = true
-    end
-    return not self.readers[1]
-end
-
-local function reads(self, tx)
-    return not tx.list[2] and not self.rules.changes(tx.request, tx.member)
-end
-
--- Takes out a member's readers: one, or those before `floor`, or all. Returns the last of them.
-local function release(self, member, id, floor)
-    local left, count, out = self.reading[member], 0, nil
-    if not left then return nil end
-    for i, tx in ipairs(self.readers) do
-        self.readers[i] = nil
-        if tx.member ~= member or (id and tx.id ~= id) or (floor and tx.id >= floor) then
-            count = count + 1
-            self.readers[count] = tx
-        else
-            out, left = tx, left - 1
+    if self.reading == 0 or self.recalled then return self.reading == 0 end
+    self.recalled = true
+    local members = {}
+    for member in pairs(self.readers) do members[#members + 1] = member end
+    table.sort(members)
+    for _, member in ipairs(members) do
+        local tx = self.readers[member]
+        while tx and not tx.recalled do -- those before it were asked together with it
+            tx.recalled = true
+            self.send(member, "recall", tx.id)
+            tx = tx.before
         end
     end
-    self.reading[member] = left > 0 and left or nil
+    return false
+end
+
+local function begin_to_read(self, tx)
+    tx.before = self.readers[tx.member]
+    self.readers[tx.member] = tx
+    self.reading, self.recalled = self.reading + 1, false
+end
+
+-- Removes readers of a member: one, or those before `floor`, or all. Returns one of them.
+local function release(self, member, id, floor)
+    local tx, behind, out = self.readers[member], nil, nil
+    while tx do
+        local before = tx.before
+        if (id and tx.id ~= id) or (floor and tx.id >= floor) then
+            behind = tx
+        else
+            out, self.reading = tx, self.reading - 1
+            if behind then behind.before = before else self.readers[member] = before end
+        end
+        tx = before
+    end
     return out
+end
+
+-- Asks the rules whether it may run, and votes. False: it must wait until the readers are over.
+local function examine(self, tx)
+    local member, request = tx.member, tx.request
+    local shared = not tx.list[2] and not self.rules.changes(request, member)
+    if not shared and not is_alone(self) then return false end
+    local answer, detail = self.rules.guard(request, member)
+    if answer == "yes" and shared then
+        answer = "shared"
+        begin_to_read(self, tx)
+    elseif answer == "yes" then
+        self.lock = tx
+    elseif answer == "no" and tx.park then
+        table.insert(self.parked, tx)
+        answer = "parked"
+    elseif answer == "no" and not self.refused[member] then
+        self.refused[member] = true
+        table.insert(self.refused, member)
+    end
+    if answer ~= "parked" or not tx.told then
+        self.send(member, "vote", tx.id, answer, detail or false)
+        if answer == "parked" then tx.told = true end
+    end
+    return true
 end
 
 local function advance(self)
     while not self.lock and self.graves[1] and is_alone(self) do
         if self.rules.ended(table.remove(self.graves, 1)) then changed(self) end
     end
-    while not self.lock and not self.graves[1] and self.queue[1] do
-        local shared = reads(self, self.queue[1])
-        if not shared and not is_alone(self) then return end
-        local tx = table.remove(self.queue, 1)
-        local answer, detail = self.rules.guard(tx.request, tx.member)
-        if answer == "yes" and shared then
-            answer = "shared"
-            table.insert(self.readers, tx)
-            self.reading[tx.member] = (self.reading[tx.member] or 0) + 1
-        elseif answer == "yes" then
-            self.lock = tx
-        elseif answer == "no" and tx.park then
-            table.insert(self.parked, tx)
-            answer = "parked"
-        elseif answer == "no" and not self.refused[tx.member] then
-            self.refused[tx.member] = true
-            table.insert(self.refused, tx.member)
-        end
-        if answer ~= "parked" or not tx.told then
-            self.send(tx.member, "vote", tx.id, answer, detail or false)
-            tx.told = answer == "parked"
-        end
+    local queue = self.queue
+    while not self.lock and not self.graves[1] and queue[1] and examine(self, queue[1]) do
+        table.remove(queue, 1)
     end
 end
 
@@ -273,13 +296,15 @@ function participant:ask(member, id, floor, list, request, park)
             if old < floor then committed[old] = nil end
         end
     end
-    release(self, member, nil, floor)
-    table.insert(self.queue, {member = member, id = id, list = list, request = request,
-                              park = park or nil})
-    advance(self)
+    if self.reading > 0 then release(self, member, nil, floor) end
+    local tx = {member = member, id = id, list = list, request = request, park = park or nil}
+    if self.lock or self.graves[1] or self.queue[1] or not examine(self, tx) then
+        self.queue[#self.queue + 1] = tx
+        advance(self)
+    end
 end
 
--- Those of a member that wait do so no longer; or one of them.
+-- Removes a member's waiting transactions, or one of them.
 local function drop(list, member, id)
     for i = #list, 1, -1 do
         if list[i].member == member and (not id or list[i].id == id) then table.remove(list, i) end
@@ -290,14 +315,14 @@ function participant:commit(member, id)
     if prepared(self, member, id) then return finish(self, "committed") end
     local tx = release(self, member, id)
     if not tx then return end
-    if self.rules.changes(tx.request, member) then -- there is a trigger by now
+    if self.rules.changes(tx.request, member) then -- a trigger was added meanwhile
         self.rules.fire(tx.request, member)
         changed(self)
     end
     advance(self)
 end
 
---- There is a new trigger: readers that have not begun are subject to it.
+--- A trigger was added: readers that have not begun are subject to it, too.
 function participant:recall()
     is_alone(self)
 end
@@ -327,7 +352,7 @@ local function decide(self, outcome)
     finish(self, outcome)
 end
 
--- The arbiter has heard enough when everyone who lives has answered.
+-- The arbiter knows enough when all participants that live have answered.
 local function count_answers(self)
     local tx = self.lock
     for _, key in ipairs(tx.list) do
@@ -336,7 +361,7 @@ local function count_answers(self)
     decide(self, "aborted")
 end
 
--- Others may answer an arbiter when they know what it knows.
+-- Answers arbiters, once this one has heard what they have heard.
 local function answer_queries(self)
     local tx = self.lock
     for _, key in ipairs(tx.list) do
@@ -347,7 +372,7 @@ local function answer_queries(self)
     end
 end
 
--- The member has ended, and what it decided is not known here.
+-- The member has ended, and this participant does not know what it decided.
 local function resolve(self)
     local tx = self.lock
     if #tx.list == 1 then return finish(self, "aborted") end
@@ -372,13 +397,13 @@ local function outcome_of(self, member, id)
     return self.committed[member] and self.committed[member][id] and "committed" or "aborted"
 end
 
---- Another one asks for the outcome, and takes this one for the arbiter.
+--- Another participant asks for the outcome: it takes this one for the arbiter.
 function participant:orphan(from, member, id)
     local tx = prepared(self, member, id)
     if not tx then
         return self.send(from, "decide", member, id, outcome_of(self, member, id))
     end
-    tx.orphans = tx.orphans or {} -- to be told when it is known
+    tx.orphans = tx.orphans or {} -- those to tell when it is known
     tx.orphans[from] = true
 end
 

@@ -1,24 +1,30 @@
 -- SPDX-License-Identifier: MIT
--- What a process is called where a reference will not do: as text that can be sorted, and as part
--- of the names of its channels. The only place that knows how.
-local raw = require "mare._node"
+-- Names of processes for where a reference will not do: texts that can be sorted, and parts of the
+-- names of their channels. No other file knows how they are made.
+local mare, raw, time = require "mare", require "mare._node", require "mare.time"
 
 local who = {}
 
---- A text of its own for each process, and an order between them that is the same for everybody.
-function who.key(process)
-    local node, id = raw.home(process)
-    return ("%s/%016d"):format(node or raw._name(), id)
+--- Makes a new text for this process, to be told to others. It is unique, also among processes with
+--- the same number in an earlier life of this node. Everybody sorts these texts alike.
+function who.key()
+    return ("%012x%08x"):format(mare.self():id(), time.nonce() & 0xffffffff)
 end
 
---- The name of the channel at which it takes requests: see _rpc_server.lua. Of a process of another
---- node it is to be looked for there.
+--- Whether a value is an address of a process, as a process tells others its own.
+function who.is_address(it)
+    return type(it) == "table" and type(it.key) == "string"
+        and getmetatable(it.channel) == "channel" and getmetatable(it.process) == "process"
+end
+
+--- The name of the channel for requests to a process (_rpc_server.lua): `rpc:7`, or `rpc:7@ebb` for
+--- a process of another node.
 function who.inbox(process)
     local node, id = raw.home(process)
     return node and ("rpc:%d@%s"):format(id, node) or ("rpc:%d"):format(id)
 end
 
---- What is said of a process that has ended, by what its join returned.
+--- Describes the end of a process, given what its join returned: nil, message, code.
 function who.ended(process, ok, err, code)
     local how = ok and "normal" or code
     return nil, ("%s has ended (%s%s)"):format(process, how,

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Agents that keep a network coordinate by probing each other over UDP. What to send, and what
--- comes of what arrives, is decided in C (mare.place); here are the socket, the clock and the pace.
--- They talk to those of `mare place agent`.
+-- Agents that keep a network coordinate by probing each other over UDP. C (mare.place) decides what
+-- to send and how to react; this file has the socket, the clock and the pace. They understand the
+-- agents of `mare place agent`.
 local mare, net = require "mare", require "mare.net"
 local place, time = require "mare.place", require "mare.time"
 local address_of, checks = require "mare._address", require "mare._check"
@@ -76,8 +76,8 @@ function agent.open(host, port, options, timeout)
     return made
 end
 
--- Sends now, or when it has been held for long enough. What cannot be sent is lost, and so is what
--- there is no room for, as on a slow line.
+-- Sends a packet, now or after the delay of `hold`. A packet that cannot be sent, or for which
+-- there is no room, is lost, as on a slow line.
 function Agent:send(packet, host, port)
     if not self.hold then return self.socket:send(packet, host, port, 0) end
     if #self.held < HELD then
@@ -90,7 +90,7 @@ function Agent:probe()
     if packet then self:send(packet, host, port) end
 end
 
--- A datagram has come.
+-- Handles a datagram.
 function Agent:take(data, host, port, stamp)
     if self.arrivals:woke() then self.core:wake() end
     local age, here = self.arrivals:age(stamp)
@@ -98,8 +98,8 @@ function Agent:take(data, host, port, stamp)
     if answer then self:send(answer, host, port) end
 end
 
--- Lets go what was held for long enough: all are held equally long, so the oldest comes first.
--- Returns when the next one leaves, or when it is time to probe.
+-- Sends packets whose delay is over. All have the same delay, so the oldest comes first. Returns
+-- the time of the next packet or probe.
 function Agent:release(round)
     while self.held[1] and self.held[1][1]:left() == 0 do
         local one = table.remove(self.held, 1)
@@ -135,13 +135,13 @@ function Agent:here()
     return self.core:here()
 end
 
---- Those that have answered: a list of tables with `host`, `port`, `measured` and `estimated`
+--- The peers that have answered: a list of tables with `host`, `port`, `measured` and `estimated`
 --- (milliseconds), `place`, `answers`, `silent`.
 function Agent:peers()
     return self.core:peers()
 end
 
---- How many probes were sent, answers came, packets were ignored.
+--- Counts of sent probes, answers, and ignored packets.
 function Agent:counts()
     return self.core:counts()
 end
@@ -156,7 +156,7 @@ function Agent:close()
 end
 Agent.__close = Agent.close
 
--- Waits for the answer to a question until `turn` is over, whatever else comes.
+-- Waits for the answer to a question until `turn` is over. Other packets are ignored.
 local function answer_to(nonce, socket, turn)
     while true do
         local data, message, code = socket:receive(turn)
@@ -186,8 +186,8 @@ local function ask_at(address, port, deadline)
     return nil, message, code
 end
 
---- The place of an agent at "host:port"; or nil, message, code. It is asked up to three times, a
---- second each, within the timeout; where nobody is, at the next address of its name.
+--- The place of an agent at "host:port"; or nil, message, code. Asks up to three times, a second
+--- each, within the timeout. If nobody answers at one address, tries the next address of the name.
 function agent.ask(text, timeout)
     local host, port = check_address("ask", text)
     local deadline = checks.deadline("ask", timeout, 2)

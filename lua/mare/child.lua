@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Programs of the operating system, started and looked after. What waits, waits in C
--- (src/lua/child.c); here is what one may want to do otherwise: what a child inherits, and how much
--- of what it says is collected.
+-- Starts and watches programs of the operating system. The waiting is done in C (src/lua/child.c).
+-- This file has the policy: what a child inherits, and how much of its output is collected.
 local mare, raw = require "mare", require "mare._child"
 
 local child = {environment = raw.environment}
@@ -13,7 +12,7 @@ local function refuse(name, text, ...)
     error(("bad argument #1 to '%s' (%s)"):format(name, text:format(...)), 4)
 end
 
--- What a program can be given, and of which type.
+-- The options of a program and their types.
 local OPTIONS = {
     env = "table", clean = "boolean", cwd = "string", group = "boolean", detached = "boolean",
     grace = "number", stdin = "any", stdout = "any", stderr = "any",
@@ -56,7 +55,8 @@ local function arguments_of(options)
     return arguments
 end
 
--- A list of "NAME=value": this program's, unless `clean`, with what `env` changes; false removes.
+-- The environment as a list of "NAME=value": this program's, unless `clean`, changed by `env`,
+-- where false removes a name.
 local function environment_of(name, options)
     if not options.env and not options.clean then return nil end
     local values, list = options.clean and {} or raw.environment(), {}
@@ -75,7 +75,7 @@ end
 local INPUT = {pipe = "pipe", inherit = "inherit", null = {"/dev/null", "read"}}
 local OUTPUT = {pipe = "pipe", inherit = "inherit", null = {"/dev/null", "write"}}
 
--- What the C side understands: a word, {path, how}, a file or a stream.
+-- Prepares stdin, stdout or stderr for the C side: a word, {path, how}, a file or a stream.
 local function stream_of(name, option, value)
     local words = option == "stdin" and INPUT or OUTPUT
     if type(value) == "userdata" then
@@ -92,7 +92,7 @@ local function stream_of(name, option, value)
     elseif value:find "^[./]" then
         return {value, option == "stdin" and "read" or "write"}
     end
-    refuse(name, "option '%s': '%s' is no stream; a path begins with '/' or '.'", option, value)
+    refuse(name, "option '%s': '%s' is not a stream; a path begins with '/' or '.'", option, value)
 end
 
 local function start(name, options, deadline, stdin, stdout, stderr, group)
@@ -101,7 +101,7 @@ local function start(name, options, deadline, stdin, stdout, stderr, group)
     stdout = stream_of(name, "stdout", options.stdout or stdout)
     stderr = stream_of(name, "stderr", options.stderr or stderr)
     if options.group ~= nil then group = options.group end
-    io.stdout:flush() -- what was written before the child comes before what it writes
+    io.stdout:flush() -- so that our output comes before the child's
     local c, message, code = raw.spawn(arguments, environment, options.cwd, stdin, stdout, stderr,
         group, options.detached, deadline)
     if not c then return nil, message, code end
@@ -119,10 +119,10 @@ end
 
 local function feed(stream, text, deadline)
     local _ <close> = stream
-    return stream:writewithin(deadline or math.huge, text) -- it may end without having read it all
+    return stream:writewithin(deadline or math.huge, text) -- it may end before it has read all
 end
 
--- Everything, up to the limit.
+-- Reads everything, up to the limit.
 local function collect(stream, limit, deadline)
     local _ <close> = stream
     local parts, size = {}, 0
@@ -140,7 +140,7 @@ local function collect(stream, limit, deadline)
     end
 end
 
--- What a routine returned.
+-- The results of a routine.
 local function joined(routine, deadline)
     local got = table.pack(routine:join(deadline))
     if got[1] then return table.unpack(got, 2, got.n) end
@@ -150,7 +150,7 @@ end
 local function finish(c, options, deadline)
     local limit, out, err = options.limit or child.limit, nil, nil
     if c.stdin then mare.go(feed, c.stdin, options.input or "", deadline) end
-    -- Both at once, or the one that nobody reads would hold back the other.
+    -- Reads both at once: a child that waits to write to one would never finish the other.
     local second = c.stderr and mare.go(collect, c.stderr, limit, deadline)
     local how, message, code
     if c.stdout then
@@ -183,7 +183,7 @@ end
 function child.run(options)
     check_options("run", options, RUN_OPTIONS)
     if not raw.in_host then return run(options) end
-    -- The stock interpreter's own state has no routines: a process does it.
+    -- The stock interpreter's own state has no routines, so a process does it.
     return select(2, assert(mare.spawn(function(given)
         return require "mare.child".run(given)
     end, options):join()))

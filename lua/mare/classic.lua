@@ -14,7 +14,7 @@ local mare, rpc = require "mare", require "mare.rpc"
 
 local classic = {
     rpc = rpc,
-    crpc = rpc, -- as the source's programs that measure call it
+    crpc = rpc, -- the measuring programs of the source use this name
     monitor = require "mare.monitor",
     sc = require "mare.sc",
     synchronizer = require "mare.synchronizer",

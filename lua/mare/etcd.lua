@@ -15,7 +15,7 @@ local etcd = {}
 local options_of_clients = checks.set("timeout", "try_time", "silence", "ttl", "prefix", "user",
     "password", "tls", "most")
 
--- That these can be endpoints: a list of URLs without a path, or one.
+-- Checks the endpoints: a URL without a path, or a list of them.
 local function check_endpoints(given)
     local endpoints = type(given) == "string" and {given} or given
     checks.argument("client", endpoints, 1, "table", 4)
@@ -32,7 +32,7 @@ local function check_endpoints(given)
     return good
 end
 
---- A client of the cluster that has these endpoints, a URL or a list of them. Nothing is asked yet.
+--- Makes a client of the cluster with these endpoints: a URL, or a list. Sends nothing yet.
 function etcd.client(endpoints, options)
     endpoints, options = check_endpoints(endpoints), options or {}
     checks.options("client", options, 2, options_of_clients)
@@ -51,8 +51,8 @@ function etcd.client(endpoints, options)
     return Client.new(endpoints, options)
 end
 
---- Asks for whatever the gateway offers: a path below /v3/, and a table as the request. Returns the
---- answer as it is in JSON; or nil, message, code.
+--- Makes any request to the gateway: a path below /v3/, and a table. Returns the answer as a table;
+--- or nil, message, code.
 function Client:call(path, request, options)
     checks.argument("call", path, 1, "string")
     if request ~= nil then checks.argument("call", request, 2, "table") end
@@ -62,7 +62,8 @@ function Client:call(path, request, options)
         again = options.again})
 end
 
---- Ends the watches and the leases of this client, and with them its locks; then its connections.
+--- Ends the watches and leases of this client, and with the leases its locks; then closes its
+--- connections.
 function Client:close(timeout)
     if self.closed then return false end
     local deadline, things = self:deadline(timeout), {}

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Files, folders and their names, without blocking a worker. What waits, waits in C (src/lua/file.c
--- for open files, src/lua/path.c for names); here are the options, and what is made of several
--- calls.
+-- Files, folders and their names, without blocking a worker. The waiting is done in C
+-- (src/lua/file.c for open files, src/lua/path.c for names). This file has the options, and
+-- functions that make several calls.
 local mare, raw = require "mare", require "mare._file"
 local checks = require "mare._check"
 local check = checks.argument
@@ -57,8 +57,8 @@ function file.open(path, mode, options)
     return raw.open(path, how_to_open(mode or "r"), o.permissions, o.timeout)
 end
 
---- Goes through the lines of a file, and closes it in the end. A timeout is that of each step. An
---- error is raised.
+--- Iterates over the lines of a file, and closes it at the end. A timeout holds for each step.
+--- Raises an error on a failure.
 function file.lines(path, what, options)
     local timeout = options_of("lines", options, 3, NONE).timeout
     local opened, message = file.open(path, "r", timeout)
@@ -117,14 +117,14 @@ end
 
 local STAT = set("follow")
 
---- What is known of a file, as a table.
+--- Returns the facts about a file, as a table.
 function file.stat(path, options)
     check("stat", path, 1, "string")
     local o = options_of("stat", options, 2, STAT)
     return raw.stat(path, o.follow ~= false, o.timeout)
 end
 
---- Whether there is something of that name, if only a link that leads nowhere.
+--- Whether something has that name, even a link that leads nowhere.
 function file.exists(path, options)
     check("exists", path, 1, "string")
     local o = options_of("exists", options, 2, NONE)

@@ -9,40 +9,33 @@
 --     db:write(account, lock:fence())                          -- a number that only grows
 --     mare.select({lock, inbox}, 10)                           -- ready when it has been lost
 --
--- With {engine = {"etcd", "http://…"}} the same is agreed on by a cluster of etcd. The process
--- behind it is _group_host.lua, with _group.lua or _group_etcd.lua as its engine; what it has on
--- its disk, _group_state.lua.
+-- With {engine = {"etcd", "http://…"}} a cluster of etcd decides instead of the members. The
+-- process behind a member is in _group_host.lua; its engine is _group.lua or _group_etcd.lua; what
+-- it has on its disk is in _group_state.lua.
 local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
+local file = require "mare.file"
 local state, shared = require "mare._group_state", require "mare._group_shared"
 local where, start_process = require "mare._group_where", require "mare._launch"
+local comings, superpeers = require "mare._group_members", require "mare._group_superpeers"
+local roll = require "mare._group_roll"
 
 local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
 group_type.__index, lock_type.__index = {}, {}
 
-local PATIENCE = 15
-local allowed = checks.set("members", "folder", "lease", "drift", "lost", "engine")
+local PATIENCE, COMING = 15, 60 -- seconds for an answer; for members to join and leave
+local allowed = checks.set("members", "folder", "lease", "drift", "lost", "engine", "algorithm",
+    "newcomer", "timeout", "voters")
+local algorithms = checks.set("majority", "central", "ricart", "token", "voting")
+local races = checks.set("first", "bully", "ring", "wireless")
+local LOCKS = "'majority', 'central', 'ricart', 'token' or 'voting'"
 
 -- ---- Joining ------------------------------------------------------------------------------------
-
-local function is_name(value)
-    return type(value) == "string" and #value <= 63 and value:find "^[a-z][a-z0-9._-]*$"
-end
-
-local function is_list(value)
-    if type(value) ~= "table" or #value < 1 or #value > 255 then return false end
-    local seen = {}
-    for _, name in ipairs(value) do
-        if not is_name(name) or seen[name] then return false end
-        seen[name] = true
-    end
-    return true
-end
 
 local function between(least, most)
     return function(value) return type(value) == "number" and value >= least and value <= most end
 end
 
--- {"etcd", url, …, and options of etcd.client}: its endpoints and its options.
+-- Splits {"etcd", url, …, and options of etcd.client}: its endpoints and its options.
 local function cluster_of(what, name, options)
     local endpoints, client = {}, {}
     for key, value in pairs(options.engine) do
@@ -62,6 +55,33 @@ local function cluster_of(what, name, options)
     return endpoints, client
 end
 
+-- Whether the value is one algorithm for all locks; or a table by the names of locks, whose entry 1
+-- is for all other locks. A token goes round for each lock that uses `token`, wanted or not. So
+-- that algorithm can be chosen only for single locks.
+local function is_algorithm(value)
+    if type(value) ~= "table" then return algorithms[value] and value ~= "token" end
+    local tokens = 0
+    for name, algorithm in pairs(value) do
+        local named = type(name) == "string" and name ~= "" and #name <= 100 and name:byte() >= 32
+        if not (named or name == 1) or not algorithms[algorithm] then return false end
+        if algorithm == "token" then tokens = tokens + (named and 1 or 2) end
+    end
+    return tokens <= 1
+end
+
+-- The text that is compared with the other members' choice; empty for the default.
+local function algorithm_text(value)
+    local parts = {}
+    for name, algorithm in pairs(value) do
+        parts[#parts + 1] = ("%s=%s"):format(name == 1 and "*" or name:gsub("[^%w._-]", function(c)
+            return ("%%%02x"):format(c:byte())
+        end), algorithm)
+    end
+    table.sort(parts)
+    local text = table.concat(parts, ",")
+    return (text == "" or text == "*=majority") and "" or " " .. text
+end
+
 local function is_engine(value) return type(value) == "table" and value[1] == "etcd" end
 
 local function check_options(what, options)
@@ -70,12 +90,19 @@ local function check_options(what, options)
     local function option(key, good, expected)
         checks.option(what, options, 2, key, good, expected, 6)
     end
-    option("members", is_list, "a list of the names of nodes, each once")
+    option("members", roll.is_list, "a list of the names of nodes, each once")
+    option("voters", roll.is_list, "a list of the names of members, each once")
     option("folder", "string", "the path of a folder")
     option("lease", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
     option("drift", between(0, 0.4), "a number, 0.4 at most")
     option("lost", "boolean", "a boolean")
+    option("newcomer", "boolean", "a boolean")
+    option("timeout", between(0, math.huge), "a number of seconds")
     option("engine", is_engine, 'a list: "etcd", then URLs')
+    option("algorithm", is_algorithm, LOCKS .. ", or a table of them by lock; 'token' for one lock")
+    if options.engine and options.algorithm then
+        error(("bad argument #2 to '%s' (option 'algorithm': etcd has its own)"):format(what), 4)
+    end
     for _, key in ipairs {"members", "folder"} do
         if options[key] == nil and not options.engine then
             error(("bad argument #2 to '%s' (a group needs '%s')"):format(what, key), 4)
@@ -83,32 +110,59 @@ local function check_options(what, options)
     end
 end
 
--- The settings that both have: who this is, and which group.
+-- The members in their order, first those that vote; and how many vote, or nil for all.
+local function in_order(what, members, voters)
+    local votes, is_member = {}, {}
+    for _, name in ipairs(members) do is_member[name] = true end
+    for _, name in ipairs(voters or members) do
+        if not is_member[name] then
+            error(("bad argument #2 to '%s' (option 'voters': '%s' is not among the members)")
+                :format(what, name), 4)
+        end
+        votes[name] = true
+    end
+    local names = table.move(members, 1, #members, 1, {})
+    table.sort(names, function(a, b)
+        if votes[a] ~= votes[b] then return votes[a] or false end
+        return a < b
+    end)
+    return names, voters and #voters < #names and #voters or nil
+end
+
+-- The settings that found and join have in common: which node this is, and which group.
 local function settings_of(what, name, options)
     checks.argument(what, name, 1, "string", 4)
-    if not is_name(name) then
+    if not roll.is_name(name) then
         error(("bad argument #1 to '%s' (a letter, then letters, digits, '.', '_' and '-')"):format(
             what), 3)
     end
     check_options(what, options)
     local here = raw._name()
-    local names = table.move(options.members or {here}, 1, #(options.members or {here}), 1, {})
-    table.sort(names)
-    local settings = {names = names, here = here, inbox = "group." .. name,
-        digest = name .. " " .. table.concat(names, ","),
+    local names, voters = in_order(what, options.members or {here}, options.voters)
+    local by = options.algorithm or {}
+    by = type(by) == "table" and by or {by}
+    local settled = algorithm_text(by) .. (voters and (" %d vote"):format(voters) or "")
+    local settings = {name = name, names = names, here = here, inbox = "group." .. name,
+        voters = voters, algorithms = by,
+        digest = comings.digest(name, 0, {names = names}, settled),
         folder = options.folder and ("%s/group-%s"):format(options.folder, name),
         lease_us = math.floor((options.lease or 3) * 1e6),
         drift_ppm = math.floor((options.drift or 0.001) * 1e6)}
+    -- A promise is valid for the length of a lease. So members with other lengths must not count on
+    -- it.
+    settings.rest = ("%s %d %d"):format(settled, settings.lease_us, settings.drift_ppm)
+    settings.own_rest = ("%s %s"):format(settled, here)
     if options.engine then
         settings.endpoints, settings.client = cluster_of(what, name, options)
     end
     return settings
 end
 
-local function check_member(settings)
+local function check_member(settings, comes)
     if not mare.find "mare.node" then
         return nil, "this program is not a node: call node.start first", "nonode"
     end
+    if comes then return true end
     for _, name in ipairs(settings.names) do
         if name == settings.here then return true end
     end
@@ -117,8 +171,8 @@ end
 
 local function own_digest(settings) return settings.digest .. " " .. settings.here end
 
---- The first time, on each member: makes its state. Never again, whatever the member has lost. A
---- cluster of etcd needs nothing of the kind.
+--- Makes this member's state. Call it on each member the first time, and never again, whatever the
+--- member has lost. A cluster of etcd does not need it.
 function group.found(name, options)
     local settings = settings_of("found", name, options)
     local ok, message, code = check_member(settings)
@@ -135,9 +189,9 @@ local function launch(name, settings)
     end
     local engine = settings.endpoints and "mare._group_etcd" or "mare._group"
     if not settings.endpoints then
-        settings.kept, message, code = state.open(settings.folder, own_digest(settings),
-            settings.lost)
-        if not settings.kept then
+        local ok
+        ok, message, code = comings.open(settings)
+        if not ok then
             channel:close()
             return nil, message, code
         end
@@ -148,9 +202,11 @@ end
 --- Makes this node a member again. Returns the group; or nil, message, code.
 function group.join(name, options)
     local settings = settings_of("join", name, options)
-    local ok, message, code = check_member(settings)
+    settings.lost, settings.newcomer = options.lost, options.newcomer
+    settings.timeout = options.timeout or COMING
+    local ok, message, code = check_member(settings, options.newcomer
+        or settings.folder and file.stat(settings.folder .. "/roll"))
     if not ok then return nil, message, code end
-    settings.lost = options.lost
     local channel
     channel, message, code = launch(name, settings)
     if not channel then return nil, message, code end
@@ -160,7 +216,7 @@ end
 --- The group that a process of this program has joined.
 function group.find(name)
     checks.argument("find", name, 1, "string")
-    local channel = mare.find("mare.group." .. name)
+    local channel = roll.is_name(name) and mare.find("mare.group." .. name)
     if not channel then
         return nil, ("this program has not joined '%s'"):format(name), "noname"
     end
@@ -173,7 +229,7 @@ local function left(self)
     return nil, ("this program is not a member of '%s' any more"):format(self.name), "closed"
 end
 
--- What must be said is said, also by a routine that was cancelled.
+-- Sends a request that must not be lost, even from a routine that was cancelled.
 local function tell(self, ...)
     local ok, _, code
     repeat ok, _, code = self.channel:sendwithin(PATIENCE, ...) until code ~= "cancelled"
@@ -189,16 +245,50 @@ local function ask(self, what, ...)
     return result
 end
 
---- Who is in, and whether they can act: a list of {name =, state =, here =}.
+--- The members, and whether they can act: a list of {name =, state =, here =}.
 function group_type.__index:members() return ask(self, "members") end
 
---- The locks that this member knows of: a list of {name =, fence =, waiting =}.
+--- The locks that this member knows of: a list of {name =, fence =, waiting =, holder =, line =}.
 function group_type.__index:locks() return ask(self, "locks") end
+
+--- All that this member knows: its lease, members, locks, elections, replicas and multicasts.
+function group_type.__index:look() return ask(self, "look") end
 
 -- The epoch of the lease that this member holds now, or false.
 function group_type.__index:_epoch() return ask(self, "epoch") end
 
---- Leaves: locks that are held here are lost.
+-- For a log: the channel is told of the members now, and at every change. `requests` is asked when
+-- somebody looks at the group.
+function group_type.__index:_follow(channel, title, requests)
+    tell(self, "follow", channel, mare.self(), title, requests)
+end
+
+local function alter(self, what, name, timeout)
+    checks.argument(what, name, 1, "string", 4)
+    if not roll.is_name(name) then
+        error(("bad argument #1 to '%s' (the name of a node expected)"):format(what), 3)
+    end
+    local deadline = checks.deadline(what, timeout or COMING, 2)
+    local reply, answer = mare.channel(1), mare.channel(1)
+    if not tell(self, "change", reply, what, name) then return left(self) end
+    local ok, message, code = reply:receive(deadline)
+    if ok == nil and code == "closed" then return left(self) end
+    if ok ~= nil then return ok or nil, message, code end
+    if not tell(self, "unchange", answer, reply) then return left(self) end
+    local word, why = answer:receive(PATIENCE)
+    if code == "cancelled" then return nil, message, code end
+    return nil, why or message, word or "unsure"
+end
+
+--- Makes a node a new member. The node has joined, or joins now, with `newcomer = true`. Locks that
+--- are held are lost, as with every change of members. Returns true; or nil, message, code:
+--- `timeout`, `noquorum`, `denied`; `unsure`: it may still happen.
+function group_type.__index:add(name, timeout) return alter(self, "add", name, timeout) end
+
+--- Removes a member, whether it is up or gone for good.
+function group_type.__index:remove(name, timeout) return alter(self, "remove", name, timeout) end
+
+--- Leaves the group: locks that are held here are lost.
 function group_type.__index:leave() return ask(self, "leave") end
 
 -- ---- Locks --------------------------------------------------------------------------------------
@@ -207,19 +297,20 @@ local words = {
     noquorum = "this member does not reach a majority of the group",
     left = "this program has left the group",
     failed = "the member of the group has failed",
+    changed = "the members of the group have changed",
 }
 
 local function lost(reason)
     return nil, ("the lock is lost: %s"):format(words[reason] or reason), reason
 end
 
--- The wait is over: out of the line. The lock may have come at this very moment; then it goes back.
+-- Ends a wait: leaves the line. If the lock came at this very moment, gives it back.
 local function give_up(self, name, reply, message, code)
     local answer = mare.channel(1)
-    tell(self, "drop", reply, name, answer)
+    if not tell(self, "drop", reply, name, answer) then return left(self) end
     if code == "cancelled" then return nil, message, code end
-    local leased = answer:receive(PATIENCE)
-    if leased == false then return nil, words.noquorum, "noquorum" end
+    local leased, trouble = answer:receive(PATIENCE)
+    if leased == false then return nil, trouble or words.noquorum, "noquorum" end
     return nil, ("lock '%s' was not had in time"):format(name), "timeout"
 end
 
@@ -228,16 +319,39 @@ local function check_name(what, name)
     if #name == 0 or #name > 100 then
         error(("bad argument #1 to '%s' (a name has 1 to 100 bytes)"):format(what), 3)
     end
+    if name:find "^[\1-\4]" then -- see _group_election.lua and _group_replica.lua
+        error(("bad argument #1 to '%s' (names that begin with bytes 1 to 4 are the group's own)")
+            :format(what), 3)
+    end
 end
 
---- Takes the lock of this name; waits for it no longer than the timeout, in seconds. Returns it, or
---- nil, message, code: `timeout`, `noquorum`, `closed`, `cancelled`.
-function group_type.__index:lock(name, timeout)
+local function check_algorithm(options)
+    options = options or {}
+    checks.argument("lock", options, 3, "table", 4)
+    checks.options("lock", options, 3, checks.set "algorithm", 4)
+    checks.option("lock", options, 3, "algorithm", function(word)
+        return algorithms[word] or word == "etcd"
+    end, LOCKS .. ", or the engine, 'etcd'", 4)
+    return options.algorithm
+end
+
+--- Takes the lock of this name; waits at most for the timeout, in seconds. Returns the lock, or
+--- nil, message, code: `timeout`, `noquorum`, `closed`, `cancelled`; `corrupt`: this member's file
+--- about the lock is damaged; `denied`: the option `algorithm` is not the one that the members
+--- named when they joined.
+function group_type.__index:lock(name, timeout, options)
     check_name("lock", name)
+    local algorithm = check_algorithm(options)
     local deadline = timeout and checks.deadline("lock", timeout, 2)
     local reply, gone = mare.channel(1), mare.channel(1)
-    local ok, fence, code = self.channel:sendwithin(deadline or PATIENCE, "lock", reply, name, gone,
-        mare.self())
+    local ok, fence, code
+    if deadline then
+        ok, fence, code = self.channel:sendwithin(deadline, "lock", reply, name, gone, mare.self(),
+            algorithm)
+    else
+        ok, fence, code = self.channel:send("lock", reply, name, gone, mare.self(),
+            algorithm)
+    end
     if code == "closed" then return left(self) end
     if not ok then return nil, fence, code end
     if deadline then
@@ -245,34 +359,40 @@ function group_type.__index:lock(name, timeout)
     else
         ok, fence, code = reply:receive()
     end
+    if code == "denied" or code == "corrupt" then return nil, fence, code end
+    if code == "closed" then return left(self) end
     if ok == nil then return give_up(self, name, reply, fence, code) end
     if not ok then return left(self) end
     return setmetatable({group = self, name = name, reply = reply, gone = gone, number = fence},
         lock_type)
 end
 
--- Why it is not held any more, if so.
+-- Why the lock is not held any more; nil: it is held.
 local function reason_of(lock)
     if not lock.reason then lock.reason = lock.gone:tryreceive() end
     return lock.reason
 end
 
---- The number of this grant, larger than all before, for what is protected to check; or nil,
---- message, code, when the lock is not held any more. What the time has done is found out first.
+--- The number of this grant, larger than all before: the protected resource can check it. Or nil,
+--- message, code, if the lock is not held any more. The member first checks whether its lease has
+--- run out.
 function lock_type.__index:fence()
     if reason_of(self) then return lost(self.reason) end
     local answer = mare.channel(1)
     local sent, fence, message, code = tell(self.group, "check", self.reply, self.name, answer)
     if sent then fence, message, code = answer:receive(PATIENCE) end
-    if fence or code then return fence, message, code end -- without an answer it may still be held
-    self.reason = reason_of(self) or (sent and "noquorum" or "left")
+    local ended = not sent or code == "closed"
+    if fence then return fence end
+    if code and not ended then return nil, message, code end -- it may still be held
+    self.reason = reason_of(self) or (ended and "left" or "noquorum")
     return lost(self.reason)
 end
 
---- Gives it back. The second time is nothing.
+--- Gives the lock back. A second call does nothing.
 function lock_type.__index:release()
     if not self.reason then
         self.reason = "released"
+        self.gone:trysend(self.reason) -- wakes a select in another routine
         tell(self.group, "release", self.reply, self.name)
     end
     return true
@@ -291,7 +411,7 @@ end
 
 local function check_shared(what, name)
     checks.argument(what, name, 1, "string", 4)
-    if not is_name(name) then
+    if not roll.is_name(name) then
         error(("bad argument #1 to '%s' (a letter, then letters, digits, '.', '_' and '-')"):format(
             what), 3)
     end
@@ -325,21 +445,59 @@ local function names_of(self)
     return names
 end
 
---- The other members, the nearest first and at most so many: rows as of node.list.
+--- The other members, nearest first, at most so many: rows as in node.list.
 function group_type.__index:near(count)
     local names, message, code = names_of(self)
     if not names then return nil, message, code end
     return where.near(names, count)
 end
 
---- The names of so many members, chosen so that all members are near to one of them.
+--- The names of so many members, chosen so that every member is near one of them.
 function group_type.__index:place(count)
     local names, message, code = names_of(self)
     if not names then return nil, message, code end
     return where.place(names, count)
 end
 
---- The time of the group, in seconds since 1970, and by how much it may be wrong.
+local function superpeer_key(way)
+    checks.argument("superpeer", way, 1, "table", 4)
+    checks.options("superpeer", way, 1, checks.set("prefix", "tokens"), 4)
+    if (way.prefix == nil) == (way.tokens == nil) then
+        error("bad argument #1 to 'superpeer' (either 'prefix' or 'tokens' expected)", 3)
+    end
+    local function option(key, least, most)
+        checks.option("superpeer", way, 1, key, function(value)
+            return math.type(value) == "integer" and value >= least and value <= most
+        end, ("an integer, %d at least, %d at most"):format(least, most), 5)
+    end
+    option("prefix", 0, 8)
+    option("tokens", 1, 32)
+    return superpeers.key(way.prefix and "superpeer-dht" or "superpeer-tokens",
+        way.prefix or way.tokens)
+end
+
+--- The superpeer that this member should ask, out of a few. `{prefix = k}`: one for each of 2^k
+--- parts of the members. `{tokens = n}`: n members far from each other; this returns the nearest of
+--- them. Returns its name, or nil, message, code.
+function group_type.__index:superpeer(way, timeout)
+    local key = superpeer_key(way)
+    local deadline = checks.deadline("superpeer", timeout or PATIENCE, 2)
+    local reply, answer = mare.channel(1), mare.channel(1)
+    if not tell(self, "superpeer", reply, key) then return left(self) end
+    local name, message, code = reply:receive(deadline)
+    if name or code == "denied" then return name or nil, message, code end
+    if code == "closed" or not tell(self, "nosuperpeer", answer, key, reply) then
+        return left(self)
+    end
+    local why = answer:receive(PATIENCE)
+    if code == "cancelled" then return nil, message, code end
+    if why == "noquorum" then
+        return nil, "this member does not reach a majority of the group", why
+    end
+    return nil, "no superpeer was found in time", "timeout"
+end
+
+--- The time of the group, in seconds since 1970, and how far it may be wrong.
 function group_type.__index:now()
     local members, message, code = ask(self, "members")
     if not members then return nil, message, code end
@@ -358,19 +516,40 @@ end
 
 local election_type = {__name = "election", __index = {}}
 
-local function check_stands(options)
-    if options == nil then return true end
+local function is_worth(value)
+    return math.type(value) == "integer" and value >= 0 and value < 1 << 32
+end
+
+local function check_way(options)
+    options = options or {}
     checks.argument("election", options, 2, "table", 3)
-    checks.options("election", options, 2, checks.set "candidate", 3)
-    checks.option("election", options, 2, "candidate", "boolean", "a boolean", 3)
-    return options.candidate ~= false
+    checks.options("election", options, 2, checks.set("candidate", "algorithm", "worth"), 3)
+    local function option(key, good, expected)
+        checks.option("election", options, 2, key, good, expected, 4)
+    end
+    option("candidate", "boolean", "a boolean")
+    option("algorithm", function(word) return races[word] end,
+        "'first', 'bully', 'ring' or 'wireless'")
+    option("worth", is_worth, "an integer, 0 at least, below 2^32")
+    if options.worth and options.algorithm ~= "wireless" then
+        error("bad argument #2 to 'election' ('worth' is for the algorithm 'wireless')", 3)
+    end
+    return {stands = options.candidate ~= false, algorithm = options.algorithm or "first",
+        worth = options.worth}
 end
 
 --- Takes part in the election of this name; with `candidate = false`, only to know who leads.
+--- `algorithm` says which candidate asks for the lock: `first` (who stood first), `bully`, `ring`
+--- (the highest name), `wireless` (of the largest `worth`).
 function group_type.__index:election(name, options)
     check_name("election", name)
-    local stands, changes = check_stands(options), mare.channel(8)
-    if not tell(self, "election", changes, name, stands, mare.self()) then return left(self) end
+    return self:_election(name, check_way(options))
+end
+
+-- The same, also with a name that only the group itself can use.
+function group_type.__index:_election(name, way)
+    local changes = mare.channel(8)
+    if not tell(self, "election", changes, name, way, mare.self()) then return left(self) end
     return setmetatable({group = self, name = name, news = changes, now = false, epoch = 0},
         election_type)
 end
@@ -380,8 +559,8 @@ local function note(election, leader, epoch)
     return leader, epoch
 end
 
---- Waits for the next change: the leader, or false when nobody is known to lead; and the epoch. Or
---- nil, message, code.
+--- Waits for the next change: the leader, or false if no leader is known; and the epoch. Or nil,
+--- message, code.
 function election_type.__index:change(timeout)
     local leader, epoch, code
     if timeout then
@@ -398,7 +577,7 @@ function election_type.__index:changes()
     return function() return self:change() end
 end
 
---- Takes part no more: if this member led, another one can.
+--- Leaves the election: if this member led, another one can lead now.
 function election_type.__index:resign()
     if self.news then
         tell(self.group, "resign", self.news, self.name)

@@ -19,8 +19,8 @@ local PATIENCE, REQUESTS, EVENTS = 15, 64, 64
 
 -- ---- The service --------------------------------------------------------------------------------
 
--- What others start here with a request: it is passed on, or refused at once. It must not die of
--- what they send.
+-- The function that other nodes start for each request: it passes the request on, or refuses it.
+-- Malformed requests must not make it fail.
 local function door(reply, operation, details)
     local requests = require "mare".find "mare.jobs"
     local ok, sent = pcall(function() return requests:trysend(reply, operation, details) end)
@@ -73,16 +73,66 @@ local function ask(server, deadline, watch, operation, details)
     return node._await(reply, server, watch, deadline)
 end
 
+local UNREADABLE = "the server's answer cannot be read"
+
+-- What a server tells of a job: the types, with "?" if it may be absent.
+local PICTURE = {name = "string", state = "string", from = "string", file = "string",
+    signer = "string?", submitted = "integer", bytes = "integer", code = "string?",
+    message = "string?", status = "integer?", detached = "boolean", seconds = "number?",
+    output = "string?"}
+
+local function is_of(value, wanted)
+    local kind = wanted:match "^%a+"
+    if value == nil then return kind ~= wanted end
+    return type(value) == kind or math.type(value) == kind
+end
+
+-- A copy of a server's description of a job, with only these fields; nil if it is malformed.
+local function picture_of(answer)
+    if type(answer) ~= "table" then return nil end
+    local picture = {}
+    for key, wanted in pairs(PICTURE) do
+        local value = rawget(answer, key)
+        if not is_of(value, wanted) then return nil end
+        picture[key] = value
+    end
+    if picture.state == "ended" and not picture.code then return nil end
+    local status = picture.status
+    if picture.code == "done" and not status then return nil end
+    return (not status or status >= 0 and status <= 255) and picture or nil
+end
+
+local function pictures_of(answer)
+    if type(answer) ~= "table" then return nil end
+    local list = {}
+    for i = 1, rawlen(answer) do
+        list[i] = picture_of(rawget(answer, i))
+        if not list[i] then return nil end
+    end
+    return list
+end
+
+-- The answer to a request, checked by `reader`; or nil, message, code.
+local function checked(reader, ok, answer, code)
+    local found = ok == true and reader(answer)
+    if found then return found end
+    if ok == nil and type(answer) == "string" and (code == nil or type(code) == "string") then
+        return nil, answer, code
+    end
+    return nil, UNREADABLE, "badmsg"
+end
+
 -- One request, and what came of it.
 local function request(name, server, timeout, operation, details)
     checks.argument(name, server, 1, "string", 4)
     local deadline = checks.deadline(name, timeout or PATIENCE, 3)
     local watch, message, code = node.monitor()
     if not watch then return nil, message, code end
-    local ok, answer, why = ask(server, deadline, watch, operation, details)
+    local answer
+    answer, message, code = checked(operation == "list" and pictures_of or picture_of,
+        ask(server, deadline, watch, operation, details))
     watch:close()
-    if not ok then return nil, answer, why end
-    return answer
+    return answer, message, code
 end
 
 --- The jobs that this node may see there.
@@ -105,25 +155,27 @@ Job.__index, Job.__name = Job, "job"
 
 local UNREAD = "what it printed was not read in time"
 
---- The next piece of what it prints; nil, message, code at its end (`closed`), or if that cannot be
---- known any more (`nonode`; `timeout`, if it was not read for too long).
+--- The next piece of output; or nil, message, code: `closed` at its end, `nonode` if the server was
+--- lost, `timeout` if it was not read for too long, `badmsg` if the server sends anything else.
 function Job:read(timeout)
     if self.ended then return nil, "it has ended", "closed" end
-    if self.lost then return nil, self.lost, self.lost == UNREAD and "timeout" or "nonode" end
+    if self.lost then return nil, self.lost, self.why end
     local what, value, code = node._await(self.events, self.server, self.watch,
         checks.deadline("read", timeout, 1))
-    if what == "output" then return value end
-    if what == "ended" then
-        self.ended = value
-        self.watch:close()
+    if what == "output" and type(value) == "string" then return value end
+    if what == nil and code == "timeout" then return nil, value, code end
+    self.watch:close()
+    self.ended = what == "ended" and picture_of(value) or nil
+    if self.ended then
         return nil, "it has ended", "closed"
+    elseif what ~= nil then
+        self.lost, self.why = UNREADABLE, "badmsg"
+    elseif code == "nonode" and type(value) == "string" then
+        self.lost, self.why = value, code
+    else
+        self.lost, self.why = UNREAD, "timeout"
     end
-    if code ~= "timeout" then
-        self.lost = code == "nonode" and value or UNREAD
-        self.watch:close()
-        return self:read()
-    end
-    return nil, value, code
+    return nil, self.lost, self.why
 end
 
 --- An iterator over all that it prints, until its end.
@@ -146,7 +198,7 @@ function Job:cancel(timeout) return jobs.cancel(self.server, self.name, timeout)
 
 local OPTIONS = checks.set("file", "arguments", "signature", "detach", "timeout")
 
---- Submits a text to a node: a job; with the option `detach`, its name alone.
+--- Submits a text to a node. Returns a job; with the option `detach`, only its name.
 function jobs.submit(server, text, options)
     checks.argument("submit", server, 1, "string")
     checks.argument("submit", text, 2, "string")
@@ -156,12 +208,13 @@ function jobs.submit(server, text, options)
     local watch, message, code = node.monitor()
     if not watch then return nil, message, code end
     local events = not options.detach and mare.channel(EVENTS) or nil
-    local ok, answer, why = ask(server, deadline, watch, "submit", {source = text,
-        file = options.file or "submitted", arguments = options.arguments or {},
-        signature = options.signature, detach = options.detach or nil, events = events,
-        client = events and mare.self() or nil})
-    if not ok or options.detach then watch:close() end
-    if not ok then return nil, answer, why end
+    local answer
+    answer, message, code = checked(picture_of, ask(server, deadline, watch, "submit",
+        {source = text, file = options.file or "submitted", arguments = options.arguments or {},
+            signature = options.signature, detach = options.detach or nil, events = events,
+            client = events and mare.self() or nil}))
+    if not answer or options.detach then watch:close() end
+    if not answer then return nil, message, code end
     if options.detach then return answer.name end
     return setmetatable({name = answer.name, server = server, events = events, watch = watch}, Job)
 end

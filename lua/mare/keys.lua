@@ -19,7 +19,7 @@ local RESERVED = {authority = true, previous = true, trusted = true}
 
 -- ---- Arguments ----------------------------------------------------------------------------------
 
--- TLS does not tell upper case from lower case in names, so that no two nodes may differ in that.
+-- TLS ignores case in names. So two nodes must not have names that differ only in case.
 local function check_name(name)
     if #name <= 63 and name:find "^[a-z][a-z0-9._-]*$" and not RESERVED[name] then return true end
     return nil, ("'%s' cannot be a name: a letter, then letters, digits, '.', '_' and '-', all in "
@@ -46,7 +46,7 @@ local function look(path, text)
     return facts
 end
 
--- What there is of `authority`, or of `previous`: its texts and facts.
+-- The files of `authority`, or of `previous`, that exist: their texts and facts.
 local function read_authority(folder, which)
     local path = ("%s/%s"):format(folder, which)
     local secret, message, code = store.read_secret(path .. ".key")
@@ -66,7 +66,8 @@ local function read_authority(folder, which)
     return made
 end
 
--- A new authority: a subject of its own, so that it cannot be taken for another of the group.
+-- A new authority. It gets a new subject, so that it cannot be mistaken for another one of the
+-- group.
 local function make_authority(folder, group, days)
     local mark, message, code = raw.random(4)
     local made = {path = folder .. "/authority"}
@@ -96,7 +97,7 @@ local function trusted_file(folder, ...)
     return {folder .. "/trusted.pem", table.concat(parts)}
 end
 
--- Writes the files, and returns what is to be told of the certificate among them.
+-- Writes the files, and returns the facts of the certificate among them.
 local function committed(path, certificate, files)
     local ok, message, code = store.commit(files)
     if not ok then return nil, message, code end
@@ -139,14 +140,14 @@ local function rotate_authority(folder, days)
     local made
     made, message, code = make_authority(folder, group, days)
     if not made then return nil, message, code end
-    -- The old one first: whoever is cut off in between has lost nothing.
+    -- The old one first: if this is interrupted in between, nothing is lost.
     local files = table.pack(files_of(old, folder .. "/previous"))
     files[#files + 1] = trusted_file(folder, made, old)
     for _, one in ipairs {files_of(made, made.path)} do files[#files + 1] = one end
     return committed(made.path .. ".pem", made.certificate, files)
 end
 
---- Trusts the authority before the last rotation no more.
+--- Stops trusting the authority before the last rotation.
 function keys.retire(folder)
     checks.argument("retire", folder, 1, "string")
     return store.locked(folder, function()
@@ -260,7 +261,7 @@ local function issued_to(folder, name)
         "noname"
 end
 
---- Revokes all certificates that a name has had: how many. Nodes must be given the new trusted.pem.
+--- Revokes all certificates of a name. Returns how many. Nodes must then get the new trusted.pem.
 function keys.revoke(folder, name)
     checks.argument("revoke", folder, 1, "string")
     checks.argument("revoke", name, 2, "string")
@@ -293,13 +294,33 @@ function keys.revoke(folder, name)
     end)
 end
 
---- Whom the nodes of a folder trust: the text of trusted.pem, which nobody else may change.
+--- The certificates that the nodes of a folder trust: the text of trusted.pem, which only the owner
+--- may change.
 function keys.trusted(folder)
     checks.argument("trusted", folder, 1, "string")
     return store.read_own(folder .. "/trusted.pem")
 end
 
---- What a node brings along, as options of mare.tls, for both directions.
+-- Checks options of mare.tls whose texts come from these files (`paths`, by option). mare.tls takes
+-- a text without PEM for a path, and calls every other text "the text given": so the error names
+-- the file.
+local function check_files(options, paths)
+    for name, what in pairs {certificate = "certificate", key = "private key",
+        authorities = "certificate"} do
+        local text = options[name]
+        if text:find("\0", 1, true) or not text:find("-----BEGIN", 1, true) then
+            return nil, ("%s: no %s in PEM form"):format(paths[name], what), "badmsg"
+        end
+    end
+    local context, message, code = require "mare.tls".context(options)
+    if context then return true end
+    local name, why = message:match "^(%a+): (.*)$"
+    if not paths[name] then return nil, message, code end
+    why = why:gsub("^the text given: ", ""):gsub(" in the text given$", "")
+    return nil, ("%s: %s"):format(paths[name], why), code
+end
+
+--- The keys of a node, as options of mare.tls for both directions.
 function keys.load(folder, name)
     checks.argument("load", folder, 1, "string")
     checks.argument("load", name, 2, "string")
@@ -310,8 +331,27 @@ function keys.load(folder, name)
     certificate, message, code = store.read(path .. ".pem")
     if certificate then trusted, message, code = keys.trusted(folder) end
     if not trusted then return nil, message, code end
-    return {certificate = certificate, key = key, authorities = trusted, verify = "require",
-        min_version = "1.3"}
+    local made, ok = {certificate = certificate, key = key, authorities = trusted,
+        verify = "require", min_version = "1.3"}
+    ok, message, code = check_files(made, {certificate = path .. ".pem", key = path .. ".key",
+        authorities = folder .. "/trusted.pem"})
+    if not ok then return nil, message, code end
+    return made
+end
+
+--- Whether the files differ by now from what `load` returned (`loaded`). Or nil, message, code.
+function keys._differ(folder, name, loaded)
+    local trusted, message, code = keys.trusted(folder)
+    if not trusted then return nil, message, code end
+    local certificate
+    certificate, message, code = store.read(("%s/%s.pem"):format(folder, name))
+    if not certificate then return nil, message, code end
+    return trusted ~= loaded.authorities or certificate ~= loaded.certificate
+end
+
+--- Whether a node's certificate (a text) is valid, by the certificates trusted now.
+function keys._vouch(certificate, trusted)
+    return raw.verify(certificate, trusted, "node")
 end
 
 -- ---- Secrets ------------------------------------------------------------------------------------
@@ -354,7 +394,7 @@ function keys.secrets(path)
             found[identity] = digits:gsub("%x%x", function(pair)
                 return string.char(tonumber(pair, 16))
             end)
-        else -- and not a word of what stands there
+        else -- do not print anything of the file: it is secret
             return nil, ("%s:%d: a name, a colon, and 32 to 512 hexadecimal digits expected")
                 :format(path, at), "badmsg"
         end
@@ -365,7 +405,8 @@ end
 
 -- ---- Signatures ---------------------------------------------------------------------------------
 
---- Signs a text as one whose certificate is for code: the signature, with the certificate.
+--- Signs a text with a name's certificate for code. Returns the signature, which includes the
+--- certificate.
 function keys.sign(folder, name, text)
     checks.argument("sign", folder, 1, "string")
     checks.argument("sign", name, 2, "string")
@@ -385,8 +426,8 @@ function keys.sign(folder, name, text)
     return ("ed25519 %s\n%s"):format(digits, own.certificate)
 end
 
---- Whether a signature is of this text, by somebody who may sign code, for those who are trusted
---- (the text of trusted.pem): who it was, or nil, message, code.
+--- Checks a signature of a text. The signer must have a certificate for code by `trusted` (the text
+--- of trusted.pem). Returns the signer's name, or nil, message, code.
 function keys.check(text, signature, trusted)
     checks.argument("check", text, 1, "string")
     checks.argument("check", signature, 2, "string")
@@ -431,8 +472,8 @@ local function look_at_certificates(path, trusted, into)
     return nil, path .. ": there is no certificate in it", "badmsg"
 end
 
---- What is in a file: a list of certificates, or of secrets, without what is secret. Those whom
---- `trusted` (a text) does not vouch for have a `problem`.
+--- What a file contains: a list of certificates, or of secrets without their secret part.
+--- Certificates that `trusted` (a text) does not confirm have a `problem`.
 function keys.look(path, trusted)
     checks.argument("look", path, 1, "string")
     local found = {}

@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- Logging. A call makes a line and puts it into a line of the runtime's, which a thread of its own
--- writes (src/loop/log.c); or it sends a record to the process that calls the program's function.
--- Neither waits: what there is no room for is lost, counted, and mentioned with the next record.
+-- Logging. A call makes a line, and puts it into a queue of the runtime, which a thread writes
+-- (src/loop/log.c); or it sends a record to the process that calls the program's function. Neither
+-- waits. Records without room are lost and counted; the next record mentions them.
 --
--- The settings belong to the program. Each process has a copy, and looks with each call whether it
--- is still the latest.
+-- The settings belong to the program. Each process has a copy, and each call checks whether that is
+-- still the latest.
 local mare, raw, checks = require "mare", require "mare._log", require "mare._check"
 local json, show = require "mare.json", require "mare._show"
+local clean = require "mare._utf8".clean
 
 local log = {}
 
@@ -55,11 +56,27 @@ local function check_setup(options)
         "a whole number above 0", 5)
 end
 
--- The process of a function: until its channel is closed. What the function fails at is lost.
+-- The process that calls the program's function, until its channel is closed. If the function
+-- fails, its record is lost. `false` instead of a record asks for an answer: all records before it
+-- were handled.
 local function serve(f, records)
-    local lost = require "mare._log".lose
-    for record in records:messages() do
-        if not pcall(f, record) then lost() end
+    local lost, text = require "mare._log".lose, require "mare._show"
+    local failing = false -- the function has failed, and that was reported
+    for record, says in records:messages() do
+        if not record then
+            says:trysend(true)
+        else
+            local ok, why = pcall(f, record)
+            if not ok then
+                why = type(why) == "string" and why or text(why)
+                lost(says, why)
+                if not failing then
+                    io.stderr:write("mare: the function that gets the log fails: ", why,
+                        " (what is logged meanwhile is lost, and counted)\n")
+                end
+            end
+            failing = not ok
+        end
     end
 end
 
@@ -71,7 +88,7 @@ function log.setup(options)
         format = options.format or "text"}
     if type(to) == "function" then
         made.channel = mare.channel(room)
-        mare.spawn(serve, to, made.channel)
+        made.server = mare.spawn(serve, to, made.channel)
         raw.direct(nil, 0, 0, room, false)
     else
         local path = to ~= "stderr" and to or nil
@@ -92,29 +109,20 @@ local ESCAPES = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\t"] = "\\t",
 
 local function escape(c) return ESCAPES[c] or ("\\u%04x"):format(c:byte()) end
 
--- Bytes that are no UTF-8 have no place in JSON.
-local function clean(text)
-    local parts, from = {}, 1
-    while true do
-        local ok, bad = utf8.len(text, from)
-        if ok then return table.concat(parts) .. text:sub(from) end
-        parts[#parts + 1] = text:sub(from, bad - 1) .. "\u{FFFD}"
-        from = bad + 1
-    end
-end
-
 local plain
 
 local function plain_table(value, depth)
     if depth > DEPTH then return "..." end
-    local copy, n = {}, rawlen(value)
+    local copy, n, count = {}, rawlen(value), 0
     for i = 1, n do copy[i] = plain(rawget(value, i), depth + 1) end
-    if n > 0 then return copy end
+    for _ in next, value do count = count + 1 end
+    if count == n and n > 0 then return copy end
+    copy = {} -- with names: {1, 2, a = 3} becomes {"1":1,"2":2,"a":3}
     for key, member in next, value do copy[clean(tostring(key))] = plain(member, depth + 1) end
     return copy
 end
 
--- The value as something that can be written as JSON: what cannot is the text that shows it.
+-- A value for JSON. What JSON cannot have becomes text.
 function plain(value, depth)
     local kind = math.type(value)
     if kind == "integer" or type(value) == "boolean" then return value end
@@ -126,12 +134,12 @@ function plain(value, depth)
     return clean(type(value) == "string" and value or show(value))
 end
 
-local SORTED = {sorted = true, size = 1 << 30} -- a log does not fail
+local SORTED = {sorted = true, size = 1 << 30} -- a log must not fail
 local function member(key, value)
     return json.encode(clean(key), SORTED) .. ":" .. json.encode(plain(value, 1), SORTED)
 end
 
--- A value of a field on a line of text: in quotes if it could be read as something else.
+-- The value of a field in a line of text: in quotes if it could be misread.
 local function word(value)
     local text = type(value) == "string" and value or show(value)
     if type(value) == "string" and (text == "" or text:find '[%s%c"=]') or text:find "%c" then
@@ -182,28 +190,29 @@ local function identity()
     return who
 end
 
--- To the program's function. What cannot travel becomes text.
-local function send(channel, record, keys)
+-- Sends a record to the program's function. Values that cannot be sent become text.
+local function send(channel, record, keys, says)
     local flat = {time = record.time, level = record.level, module = record.module,
         process = record.process, message = record.message}
     for _, key in ipairs(keys) do flat[key] = record.fields[key] end
-    local ok, sent = pcall(channel.trysend, channel, flat)
+    local ok, sent = pcall(channel.trysend, channel, flat, says)
     if not ok then
         for _, key in ipairs(keys) do flat[key] = show(flat[key]) end
-        ok, sent = pcall(channel.trysend, channel, flat)
+        ok, sent = pcall(channel.trysend, channel, flat, says)
     end
-    if not ok or not sent then raw.lose() end
+    if not ok or not sent then raw.lose(says) end
     return ok and sent == true
 end
 
-local function write(level, module, message, fields)
+-- `says`: the number of losses that this record tells of, if it does that.
+local function write(level, module, message, fields, says)
     local record = {time = raw.time(), level = level, module = module,
         process = who or identity(), message = message, fields = fields}
     local keys = sorted(fields)
     if settings.channel and not settings.channel:closed() then
-        return send(settings.channel, record, keys)
+        return send(settings.channel, record, keys, says)
     end
-    return raw.put((settings.format == "json" and as_json or as_text)(record, keys))
+    return raw.put((settings.format == "json" and as_json or as_text)(record, keys), says)
 end
 
 local function put(level, module, base, message, fields)
@@ -218,10 +227,12 @@ local function put(level, module, base, message, fields)
         for key, value in pairs(fields) do both[key] = value end
         fields = both
     end
-    local waiting, _, _, lost, why = raw.counts(false)
-    if lost > 0 and waiting == 0 then
-        raw.counts(true)
-        write("warn", "mare.log", "records were lost", {count = lost, error = why})
+    local waiting, _, _, unsaid = raw.counts(false)
+    if unsaid > 0 and waiting == 0 then
+        local _, _, _, lost, why = raw.counts(true)
+        if lost > 0 then -- else another process has just told of them
+            write("warn", "mare.log", "records were lost", {count = lost, error = why}, lost)
+        end
     end
     return write(level, module, tostring(message), fields or base or {})
 end
@@ -235,7 +246,8 @@ local function fill(logger, module, base)
             end
         end
     end
-    --- Whether something of this level would be logged: for what is costly to find out.
+    --- Whether a record of this level would be logged. Ask before you compute something costly for
+    --- it.
     function logger.enabled(level)
         if not LEVELS[level] or level == "off" then
             error("bad argument #1 to 'enabled' (no such level)", 2)
@@ -255,8 +267,7 @@ end
 
 fill(log, nil, nil)
 
---- How many records wait, were written, and were lost; and why the last one that could not be
---- written was not.
+--- How many records wait, were written, and were lost; and why the last one was lost.
 function log.stats()
     local waiting, written, lost, _, why = raw.counts(false)
     refresh()
@@ -267,7 +278,18 @@ end
 --- Waits until everything has been written; true, or nil, message, code.
 function log.flush(timeout)
     local deadline = checks.deadline("flush", timeout, 1)
-    while log.stats().waiting > 0 do
+    refresh()
+    local server = settings.server
+    if server and server ~= mare.self() then -- the function cannot wait for itself
+        local answer = mare.channel(1)
+        local asks = {settings.channel, false, answer}
+        local which, message, code = mare.select({asks, server}, deadline)
+        if which == 1 and message then
+            which, message, code = mare.select({answer, server}, deadline)
+        end
+        if not which then return nil, message, code end
+    end
+    while raw.counts(false) > 0 do
         if deadline and deadline:left() == 0 then
             return nil, "the deadline passed", "timeout"
         end

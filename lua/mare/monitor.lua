@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Functions that exclude each other, wherever they run; locks that survive who holds them.
+-- Functions that exclude each other, wherever they run; locks that survive the death of their
+-- holder.
 --
 --     local mare, monitor = require "mare", require "mare.monitor"
 --     local mnt = monitor.create()                      -- can be sent to other processes
@@ -10,8 +11,9 @@
 --     store:write(text, fence)                          -- who holds an older one is too late
 --     monitor.release(mnt)
 --
--- The process that created a monitor serves it (_monitor_server.lua), or a group of nodes that goes
--- on without any one of them (_monitor_group.lua). A holder that dies releases.
+-- The process that created a monitor serves it (_monitor_server.lua); or a group of nodes does,
+-- which survives the loss of any one of them (_monitor_group.lua). A holder that dies releases the
+-- lock.
 local mare, check, chains = require "mare", require "mare._check", require "mare._chain"
 local service, serve = require "mare._service", require "mare._monitor_server"
 local grouped = require "mare._monitor_group"
@@ -19,8 +21,11 @@ local insist, answer = service.insist, service.answer
 
 local monitor = {}
 
--- monitor -> {fence, chain, and the lock of a group} if it is held here
-local held = setmetatable({}, {__mode = "k"})
+-- By monitor, or by the key of a group's: its grant {fence, chain, mnt, and the lock of a group},
+-- while it is held here. So every reference to the same monitor finds the same grant.
+local held = {}
+local grant_type = {}
+local me -- this process
 local servers = setmetatable({}, {__mode = "k"}) -- monitor -> what serves it, in this process
 local monitor_type = service.type("monitor", "mare.monitor")
 
@@ -28,7 +33,8 @@ local monitor_type = service.type("monitor", "mare.monitor")
 monitor.arrive = monitor_type.arrive
 
 --- A monitor without functions. It lives as long as the process that made it; with `group` and
---- `name`, as long as the group, whose lock of that name it is.
+--- `name`, as long as the group, whose lock of that name it is. With `algorithm`, the members must
+--- have agreed on that for the lock.
 function monitor.create(options)
     local of_group = options ~= nil and grouped.create(options)
     if of_group then return of_group end
@@ -49,22 +55,26 @@ end
 
 -- ---- The lock -----------------------------------------------------------------------------------
 
--- Both return the number of the grant; false, if this chain of calls has the lock; or nil, message,
--- code.
+local function note(mnt, fence, chain, lock)
+    held[mnt.key or mnt] = setmetatable({fence = fence, chain = chain, mnt = mnt, lock = lock},
+        grant_type)
+    return fence
+end
+
+-- Both functions return the number of the grant; false if this chain of calls has the lock already;
+-- or nil, message, code.
 local function take_served(mnt, deadline)
     local chain, server = chains.here(), servers[mnt]
-    local grabbed = server and server:grab(mare.self(), chain)
-    if grabbed then
-        held[mnt] = {fence = grabbed, chain = chain}
-        return grabbed
-    end
-    local ticket, reply = service.ticket()
-    local fence, message, code = service.tell(mnt, deadline, "take", ticket, reply, mare.self(),
-        chain[1], chain[2])
+    me = me or mare.self()
+    local grabbed = server and server:grab(me, chain)
+    if grabbed then return note(mnt, grabbed, chain) end
+    local ticket, reply = service.ticket(mnt)
+    local fence, message, code = service.tell(mnt, deadline, "take", ticket, reply, me, chain[1],
+        chain[2])
     if not fence then return nil, message, code end
     fence, message, code = answer(mnt, ticket, reply, deadline)
     if fence then
-        held[mnt] = {fence = fence, chain = chain}
+        note(mnt, fence, chain)
     elseif fence == nil then
         insist(mnt, "drop", ticket, reply) -- it may have been granted just now
     end
@@ -73,12 +83,13 @@ end
 
 local function take_grouped(mnt, deadline)
     local chain = chains.here()
-    if held[mnt] and chains.same(held[mnt].chain, chain) then return false end
+    local mine = held[mnt.key]
+    if mine and chains.same(mine.chain, chain) then return false end
     local lock, message, code = mnt:lock(deadline)
     if not lock then return nil, message, code end
     local fence
     fence, message, code = lock:fence()
-    if fence then held[mnt] = {fence = fence, chain = chain, lock = lock} end
+    if fence then note(mnt, fence, chain, lock) end
     return fence, message, code
 end
 
@@ -90,7 +101,7 @@ local function take(mnt, deadline)
     return fence, message, code
 end
 
--- What the holder says; to a server in this very process without a message.
+-- Sends a message of the holder. If the server is in this process, calls it directly.
 local function tell_server(mnt, kind, ...)
     local server = servers[mnt]
     if not server then return insist(mnt, kind, ...) end
@@ -99,10 +110,13 @@ local function tell_server(mnt, kind, ...)
 end
 
 local function release(mnt)
-    local mine = held[mnt]
-    held[mnt] = nil
+    local mine = held[mnt.key or mnt]
+    held[mnt.key or mnt] = nil
     if mine.lock then return mine.lock:release() end
-    return tell_server(mnt, "release", mine.fence)
+    local server = servers[mnt]
+    if not server then return insist(mnt, "release", mine.fence) end
+    server:release(mine.fence)
+    return true
 end
 
 --- Waits for the lock. Returns the number of the grant, its fence; or nil, message, code.
@@ -114,7 +128,7 @@ end
 
 local function check_held(name, mnt)
     check_monitor(name, mnt)
-    if not held[mnt] then
+    if not held[mnt.key or mnt] then
         error(("bad argument #1 to '%s' (this process does not hold the monitor)"):format(name), 3)
     end
 end
@@ -125,21 +139,21 @@ function monitor.release(mnt)
     return release(mnt)
 end
 
---- The number of the present grant; nil if this process does not hold the lock, or no longer.
+--- The number of the present grant; nil if this process does not hold the lock (any more).
 function monitor.fence(mnt)
     check_monitor("fence", mnt)
-    local mine = held[mnt]
+    local mine = held[mnt.key or mnt]
     if mine and mine.lock then return mine.lock:fence() end
     return mine and mine.fence
 end
 
--- Closed at the end of the function, however it ends.
-local grant_type = {
-    __close = function(grant)
-        local now = held[grant.mnt]
-        if now and chains.same(now.chain, grant.chain) then release(grant.mnt) end
-    end,
-}
+-- Runs at the end of the function, however that ends. By then the lock may be released, or, after a
+-- wait, held by a later grant.
+function grant_type.__close(grant)
+    local mnt = grant.mnt
+    local now = held[mnt.key or mnt]
+    if now and (now == grant or chains.same(now.chain, grant.chain)) then release(mnt) end
+end
 
 --- A function that runs f while no other function under the monitor runs, anywhere.
 function monitor.doWhenFree(mnt, f, timeout)
@@ -150,7 +164,7 @@ function monitor.doWhenFree(mnt, f, timeout)
         local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
         local fence, message, code = take(mnt, deadline)
         if not fence then return nil, message, code end
-        local _ <close> = setmetatable({mnt = mnt, chain = held[mnt].chain}, grant_type)
+        local _ <close> = held[mnt.key or mnt]
         return f(...)
     end
 end
@@ -171,7 +185,7 @@ end
 function monitor.wait(mnt, name, timeout)
     check_conditions("wait", mnt)
     local deadline = check.deadline("wait", timeout, 3)
-    local ticket, reply = service.ticket()
+    local ticket, reply = service.ticket(mnt)
     local mine = held[mnt]
     held[mnt] = nil
     local fence, message, code = insist(mnt, "wait", mine.fence, name or "", ticket, reply)
@@ -184,8 +198,8 @@ function monitor.wait(mnt, name, timeout)
             fence, message, code = answer(mnt, ticket, reply)
         until fence or code ~= "cancelled"
     end
-    if not fence then return nil, message, code end -- the monitor is no more
-    held[mnt] = {fence = fence, chain = mine.chain}
+    if not fence then return nil, message, code end -- the monitor has ended
+    note(mnt, fence, mine.chain)
     if what then return nil, why, what end
     return true
 end

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Streams over TCP and Unix-domain sockets, and datagrams, by name or by number. What waits, waits
--- in C (src/lua/net.c, connect.c, udp.c); here is what one may want to do otherwise: the steps in
--- which a socket is made, which address is tried, and how a server goes on when it cannot accept.
+-- Streams over TCP and Unix-domain sockets, and datagrams, by name or by number. The waiting is
+-- done in C (src/lua/net.c, connect.c, udp.c). This file has the policy: the steps in which a
+-- socket is made, which address is tried, and how a server goes on when it cannot accept.
 local mare, raw = require "mare", require "mare._net"
 local checks = require "mare._check"
 local check, deadline_of = checks.argument, checks.deadline
@@ -23,13 +23,13 @@ local function finish(socket, result, message, code)
     return nil, message, code
 end
 
--- What a person would try next, by the code of a failure.
+-- What a person could try next, by the code of a failure.
 local advice = {
     connect = {refused = " (is the server running, and does it listen there?)"},
     listen = {exists = " (another program listens there, or this one does already)"},
 }
 
--- A failure with what was to be done, and where: "cannot connect to 127.0.0.1:80: …".
+-- A failure with the action and the address: "cannot connect to 127.0.0.1:80: …".
 local function explain(what, host, port, message, code)
     if code == "cancelled" then return nil, message, code end
     local at = port and (host:find ":" and "[%s]:%d" or "%s:%d"):format(host, port) or host
@@ -40,7 +40,7 @@ end
 local function connect(address, port, deadline)
     local stream, message, code = open(address, "stream")
     if not stream then return nil, message, code end
-    if port then stream:option("nodelay", true) end -- who writes little writes it now
+    if port then stream:option("nodelay", true) end -- so that small writes leave at once
     return finish(stream, raw.connect(stream, address, port, deadline))
 end
 
@@ -62,7 +62,7 @@ function net.connect(host, port, timeout)
     return explain("connect", host, port, message, code)
 end
 
--- Sets some options, binds the socket and does the rest.
+-- Sets options, binds the socket and calls `rest`.
 local function bind(socket, options, host, port, rest)
     local ok, message, code = true, nil, nil
     for _, name in ipairs(options) do
@@ -97,7 +97,7 @@ function net.listen(host, port, options, timeout)
     end
     local socket, message, code = open(address, "stream")
     if not socket then return nil, message, code end
-    local set = port and {"reuseaddr", "nodelay"} or {} -- which those that it accepts have, too
+    local set = port and {"reuseaddr", "nodelay"} or {} -- what it accepts inherits them
     if options.shared then set[#set + 1] = "reuseport" end
     local listener
     listener, message, code = bind(socket, set, address, port, function()
@@ -114,7 +114,7 @@ function net.pair(room)
     return raw.pair(room or 65536)
 end
 
--- Of net.udp: those that must be set before the socket is bound, and their other names.
+-- Options of net.udp that must be set before the bind, and their names for the socket.
 local early = {reuse = "reuseaddr", shared = "reuseport"}
 
 --- A socket for datagrams at a host and port, or at a path; without them, at any address of this
@@ -154,8 +154,8 @@ function net.udp(host, port, options, timeout)
     return bound
 end
 
--- The connections of a listener that are being served, or about to be accepted; `count` is how
--- many. One that ends, however it does, leaves them by <close>.
+-- `served`: the connections of a listener that are being served or about to be accepted; `count` is
+-- their number. This leaves them by <close>, however a connection ends.
 local function leave(served)
     served.count = served.count - 1
     raw.left(served.listener)
@@ -174,7 +174,7 @@ local function served_at(listener)
     return served
 end
 
--- The next connection, when there may be one more. It counts from before it is there, for others
+-- The next connection, when one more is allowed. It is counted before it has come, because others
 -- may serve the same listener.
 local function accept(served)
     local listener = served.listener
@@ -188,16 +188,16 @@ local function accept(served)
     return stream, message, code
 end
 
--- For a server that has its connections served in other processes: the next one, and that one of
--- them has ended.
+-- For a server whose connections are served in other processes: accepts the next one; then, says
+-- that one has ended.
 function net._accept(listener) return accept(served_at(listener)) end
 
 function net._left(listener) leave(served_at(listener)) end
 
---- Accepts for as long as the listener is open, and runs `handler(stream, ...)` for each connection
---- in a routine of its own, which closes it in the end. With as many as `listener:limit` says, the
---- others stay with the system until one has ended. When there are no descriptors left it waits a
---- little for some to be closed.
+--- Accepts as long as the listener is open, and runs `handler(stream, ...)` for each connection in
+--- a routine of its own, which closes the connection at the end. When `listener:limit` connections
+--- are served, others wait in the system until one has ended. Without free descriptors it waits a
+--- little until some are closed.
 function net.serve(listener, handler, ...)
     mare._needs_routines "serve"
     checks.object("serve", listener, 1, "listener")
@@ -212,7 +212,7 @@ function net.serve(listener, handler, ...)
         local stream, message, code = accept(served)
         if stream then
             local ok, err = pcall(mare.go, handle, stream, ...)
-            if not ok then -- not enough memory: neither begins the handler, nor does its end come
+            if not ok then -- not enough memory: neither the handler nor its cleanup will run
                 leave(served)
                 stream:close()
                 error(err, 0)
@@ -226,9 +226,9 @@ function net.serve(listener, handler, ...)
     end
 end
 
---- Tells the peer that nothing more comes, and throws away what it still sends, for a second at
---- the most. To close with bytes unread would reset the connection, and the peer might lose what it
---- was told last.
+--- Tells the peer that nothing more comes, and throws away what it still sends, for at most a
+--- second. Closing with unread bytes would reset the connection, and the peer could lose the last
+--- answer.
 function net.linger(stream)
     checks.object("linger", stream, 1, "stream")
     local deadline = mare.deadline(1)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Nodes: programs with a name, on one machine or many, whose processes reach each other as those of
--- one program do. Two of them, in two terminals:
+-- Nodes: programs with a name, on one machine or many. Their processes reach each other as if they
+-- were in one program. Two of them, in two terminals:
 --
 --     local node = require "mare.node"
 --     node.start {name = "ebb", listen = "127.0.0.1:7000"}         -- the first
@@ -12,6 +12,7 @@
 -- What the process behind it does is in _keeper.lua.
 local mare, checks, keys = require "mare", require "mare._check", require "mare.keys"
 local time, raw, address_of = require "mare.time", require "mare._node", require "mare._address"
+local start_process = require "mare._launch"
 
 local node = {}
 
@@ -20,6 +21,10 @@ local allowed = checks.set("name", "group", "listen", "address", "join", "keys",
     "insecure", "code", "allow", "silence", "message", "memory", "log", "guests",
     "attach")
 local guest_limits = {connections = 100, calls = 64, seconds = 60}
+
+local function is_channel(value)
+    return type(value) == "userdata" and tostring(value):find "^channel " ~= nil
+end
 
 local function check_options(options)
     checks.argument("start", options, 1, "table", 4)
@@ -55,6 +60,9 @@ local function check_options(options)
     end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
     if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
     for _, key in ipairs {"listen", "keys", "secret"} do option(key, "string", "a string") end
+    if options.keys and options.secret then
+        error("bad argument #1 to 'start' (a node has 'keys' or a 'secret', not both)", 4)
+    end
     for _, key in ipairs {"group", "address"} do
         option(key, short, "a string of 255 bytes at most")
     end
@@ -64,7 +72,7 @@ local function check_options(options)
     option("silence", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
     option("message", between(1024, 1 << 28), "a number of bytes, from 1024 to 268435456")
     option("memory", between(1, 1 << 50), "a number of bytes")
-    option("log", "userdata", "a channel")
+    option("log", is_channel, "a channel")
     option("guests", function(value)
         if type(value) == "boolean" then return true end
         if type(value) ~= "table" then return false end
@@ -75,14 +83,14 @@ local function check_options(options)
     end, "a boolean, or a table of 'connections', 'calls' and 'seconds'")
 end
 
--- Whether only programs of this machine can come to an address.
+-- Whether only programs of this machine can connect to an address.
 local function is_local(address)
     return address:find "^[/.]" or address:find "^127%.%d+%.%d+%.%d+:" or address:find "^%[::1%]:"
         or address:find "^localhost:"
 end
 node._is_local = is_local
 
--- What TLS needs, from the files of `mare keys`; or that there is none, if that is safe, or wanted.
+-- The TLS options, from the files of `mare keys`. Without keys: allowed if that is safe, or wanted.
 local function credentials(options)
     if options.keys then return keys.load(options.keys, options.name:match "^[^+]*") end
     if options.secret then
@@ -122,7 +130,7 @@ local function ask(channel, deadline, ...)
     return reply:receive(deadline)
 end
 
--- The same of another node, which may be lost before it has answered: then its `over` is closed.
+-- Asks another node. If that node is lost before it has answered, its `over` is closed.
 local function ask_node(service, deadline, ...)
     local reply = mare.channel(1)
     local ok, message, code = service.channel:sendwithin(deadline, reply, ...)
@@ -148,7 +156,7 @@ local function keeper()
     return channel
 end
 
--- The service channel of another node, which is dialled if need be; by its name, or its address.
+-- The service channel of another node, given by name or address. Dials if necessary.
 local function service_of(name, deadline, address)
     local channel, message, code = keeper()
     if not channel then return nil, message, code end
@@ -170,19 +178,9 @@ local function launch(settings)
     local requests, message, code = mare.channel(16, KEEPER)
     if code == "exists" then return nil, "this program is a node already", code end
     if not requests then return nil, message, code end
-    local started = mare.channel(1)
-    local process, problem, why = mare.spawn({_background = true},
-        function(...) return require "mare._keeper"(...) end, settings, requests, started)
-    if not process then
-        requests:close()
-        return nil, problem, why
-    end
-    local which, ok, address, failure = mare.select {started, process}
-    if which == 2 and #started > 0 then which, ok, address, failure = 1, started:tryreceive() end
-    if which == 1 and ok then return address or true end
-    requests:close()
-    if which == 1 then return nil, address, failure end
-    return nil, ("the node has ended: %s"):format(address), "died"
+    local begun, address, why = start_process("node", "mare._keeper", settings, requests)
+    if not begun then return nil, address, why end
+    return address or true
 end
 
 -- Lets nodes of these names attach: see _console.lua.
@@ -256,7 +254,7 @@ end
 
 local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "timeout")
 
--- The same, when the node turns out to be this one.
+-- Starts the process here: the node turned out to be this one.
 local function spawn_here(options, deadline, body, ...)
     local run, message = body
     if type(body) == "string" then
@@ -284,7 +282,7 @@ function node.spawn(options, body, ...)
     if options.node == raw._name() then return spawn_here(options, deadline, body, ...) end
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
-    if kind == "function" then -- which would not even be read there
+    if kind == "function" then -- another node could not even read it
         local asked, level = ask_node(service, deadline, "code")
         if asked and level ~= "bytecode" then
             return nil, ("node '%s' takes no functions from this one (its option 'code' is '%s')")
@@ -302,7 +300,8 @@ function node.spawn(options, body, ...)
     return process
 end
 
---- Lets other nodes start processes with a function, by a name: a copy of it is kept.
+--- Lets other nodes start processes that run this function, by a name. A copy of the function is
+--- kept.
 function node.export(name, f)
     checks.argument("export", name, 1, "string")
     checks.argument("export", f, 2, "function")
@@ -333,8 +332,8 @@ function node.near(count)
     return table.move(near, 1, math.min(count or #near, #near), 1, {})
 end
 
--- The next message for a channel of this node from another, or that the node was lost. What has
--- come before that is not lost with it.
+-- Waits for the next message that another node sends to a channel here, or until that node is lost.
+-- Messages that came before the loss are still received.
 function node._await(channel, server, watch, deadline)
     while true do
         local outcome = table.pack(mare.select({channel, watch}, deadline))
@@ -362,10 +361,11 @@ function node._proves()
     return proves
 end
 
---- Tells a channel of nodes: "up", "suspected", "trusted", "down" or "left", the name, and why.
+--- Sends news of nodes to a channel: "up", "suspected", "trusted", "down" or "left", the name, and
+--- why.
 function node.monitor(channel)
     channel = channel or mare.channel(100)
-    if type(channel) ~= "userdata" or not tostring(channel):find "^channel " then
+    if not is_channel(channel) then
         error("bad argument #1 to 'monitor' (channel expected)", 2)
     end
     local requests, message, code = keeper()
@@ -375,11 +375,12 @@ function node.monitor(channel)
     return channel
 end
 
---- Leaves: the others are told, and this program is no node any more.
+--- Leaves: tells the other nodes. After that this program is not a node any more.
 function node.stop(timeout)
     local requests, message, code = keeper()
     if not requests then return nil, message, code end
-    local ok, text, why = ask(requests, patience_of("stop", timeout, 1), "stop")
+    local deadline = patience_of("stop", timeout, 1)
+    local ok, text, why = ask(requests, deadline, "stop", deadline:left() / 2)
     requests:close()
     if not ok then return nil, text, why end
     return true

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- NTP live: asking servers, following them with a disciplined clock, and serving. What packets mean
--- and what the numbers are worth is decided in C (mare.time); here are the sockets, the pace, and
--- whom to believe. All instants and spans are integers of nanoseconds, as in mare.time; what a
--- program waits is in seconds, as everywhere.
+-- NTP live: asking servers, following them with a disciplined clock, and serving. C (mare.time)
+-- decides what packets mean and how good the numbers are. This file has the sockets, the pace, and
+-- the choice of servers to believe. All instants and spans are integers of nanoseconds, as in
+-- mare.time; what a program waits is in seconds, as everywhere.
 local mare, net, time = require "mare", require "mare.net", require "mare.time"
 local address_of, checks = require "mare._address", require "mare._check"
 
@@ -10,7 +10,7 @@ local ntp = {keys = require "mare._ntp_keys"}
 
 local PORT, SECOND, DAY = 123, 1000000000, 86400 * 1000000000
 local UNSYNCHRONISED, SLOWEST = 16, 10
-local SILENT = 8 -- questions without an answer, after which an address is given up
+local SILENT = 8 -- unanswered questions before an address is given up
 local PACKET = 512 -- bytes, with extension fields; nobody sends more
 
 -- ---- Options ------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ local kinds = {
     told = {function(f) return f == false or type(f) == "function" end, "a function"},
 }
 
--- The options with what is left out filled in. One that is not known is a mistake.
+-- The options, with defaults for those left out. Raises an error for an unknown one.
 local function options_of(name, given, index, defaults)
     given = given == nil and {} or given
     checks.argument(name, given, index, "table", 4)
@@ -62,7 +62,7 @@ end
 local Server = {}
 Server.__index = Server
 
--- Questions that are `interval` seconds apart are so by 2^poll, or less.
+-- The `poll` of questions that are `interval` seconds apart: 2^poll is at most that.
 local function poll_of(interval)
     local poll = 0
     while poll < SLOWEST and 1 << poll < interval do poll = poll + 1 end
@@ -76,7 +76,7 @@ local function new_server(name, poll, client)
     }, Server)
 end
 
--- Those that `called` shall ask.
+-- The servers that function `called` will ask.
 local function new_servers(called, names, options)
     local _, utc = time.now()
     local poll, servers = poll_of(options.interval), {}
@@ -116,13 +116,15 @@ function Server:close()
     if self.socket then self.socket:close() end
 end
 
--- Nobody is there: the next question goes to the next address of the name, as it is then.
+-- The address does not answer: the next question goes to the next address of the name, looked up
+-- again.
 function Server:give_up_address()
     self:close()
     self.socket, self.given_up, self.silent = nil, self.given_up + 1, 0
 end
 
--- Waits for the answer to a question. The verdict on what closed it; or nil, message, code.
+-- Waits for the answer to a question. Returns the verdict on the packet that ended the wait; or
+-- nil, message, code.
 function Server:answer(deadline)
     while true do
         local data, message, code, stamp = self.socket:receive(deadline)
@@ -134,12 +136,12 @@ function Server:answer(deadline)
         elseif code ~= "toobig" then
             return nil, message, code
         end
-        -- Who sends and sends what answers nothing keeps nobody waiting for ever.
+        -- A peer that sends endless wrong packets cannot hold us up beyond the deadline.
         if deadline:left() == 0 then return nil, "no answer in time", "timeout" end
     end
 end
 
--- Sends a question. True; false when the server wants none yet; or nil, message, code.
+-- Sends a question. True; false if the server wants none yet; or nil, message, code.
 function Server:ask(deadline)
     local ok, message, code = true, nil, nil
     if not self.socket then ok, message, code = self:open(deadline) end
@@ -149,25 +151,25 @@ function Server:ask(deadline)
     local question
     question, message, code = self.client:ask(now, time.nonce())
     if not question then return nil, message, code end
-    -- Who was once asked for patience has it from then on.
+    -- A client that was once asked to slow down stays slow.
     local wait = self.client:wait()
     if wait > self.pace then self.rest = now + wait end
     ok, message, code = self.socket:write(question, deadline)
-    if code == "refused" then -- that was about an earlier one
+    if code == "refused" then -- an error of an earlier packet
         ok, message, code = self.socket:write(question, deadline)
     end
     return ok, message, code
 end
 
--- After a suspend what was measured before is worth nothing.
+-- The machine was suspended: earlier measurements are worthless.
 function Server:wake()
     local woke = self.arrivals and self.arrivals:woke()
     if woke then self.client:forget() end
     return woke
 end
 
--- Asks once. True when a sample came of it; else false, or nil, message, code; what is wrong with
--- the server itself is noted in `why`.
+-- Asks once. True if that gave a sample; else false, or nil, message, code. A fault of the server
+-- itself is noted in `why`.
 function Server:exchange(deadline)
     local asked, message, code = self:ask(deadline)
     if asked == false then return false end
@@ -182,7 +184,7 @@ function Server:exchange(deadline)
     return verdict == "taken"
 end
 
--- Why there is nothing from it: what is wrong, or the verdict on most of what came.
+-- Why a server gives nothing: its fault, or the most common verdict.
 function Server:excuse(status)
     local most, why = 0, self.why or "no answer"
     for verdict, count in pairs(status.packets) do
@@ -193,11 +195,11 @@ end
 
 -- ---- Several servers ----------------------------------------------------------------------------
 
--- What is known of one server now, and its estimate.
+-- What we know about one server now, and its estimate.
 local function entry_of(server, here, utc, width)
     server:wake()
     local status = server.client:status()
-    -- Old samples of one that no longer answers are still true, but nobody to follow.
+    -- A server that is silent now: its old samples are still true, but do not follow it.
     local best = status.reach ~= 0 and server.client:best(here)
     local entry = {server = server.name, packets = status.packets, kiss = status.kiss}
     if not best then
@@ -209,8 +211,8 @@ local function entry_of(server, here, utc, width)
     return entry, best
 end
 
--- What is known now of all, and what they agree on if they do: `time` and all that is behind it.
--- More must agree than may lie, of all that are asked: a majority, if they are three or five.
+-- What is known of all servers, and what they agree on, if they do: `time` and the fields after it.
+-- More servers must agree than may lie, out of all that were asked: with three or five, a majority.
 local function look(servers, liars)
     local here, utc, width = time.now()
     local view = {here = here, servers = {}}
@@ -235,7 +237,7 @@ local function look(servers, liars)
     return view
 end
 
--- Why there is no time, and the code for it: if nobody answers, what all of them have in common.
+-- Why there is no time, and the code for it. If nobody answers: the reason that all have in common.
 local function disagreement(servers, view)
     local said, code = {}, nil
     for i, entry in ipairs(view.servers) do
@@ -263,7 +265,7 @@ local function sample(server, options, deadline)
             local _, message, code = mare.sleep(earlier(options.interval, deadline):left())
             if code == "cancelled" then return nil, message, code end
         end
-        -- One that was silent twice is not worth the wait.
+        -- Do not wait for a server that was silent twice.
         local silent = turn > 2 and server.client:status().reach == 0
         if silent or deadline and deadline:left() == 0 then break end
         local _, message, code = server:exchange(earlier(options.wait, deadline))
@@ -298,14 +300,14 @@ Asker.__index = Asker
 local ask_options = {samples = 8, interval = 0.05, wait = 1, drift = 100000, key = false,
     liars = false}
 
---- Asks servers again and again, as often as the program wants to: see `asker:ask`.
+--- Makes an asker, which asks servers as often as the program wants: see `asker:ask`.
 function ntp.asker(servers, options)
     local names = list_of("asker", servers)
     options = options_of("asker", options, 2, ask_options)
     return setmetatable({options = options, servers = new_servers("asker", names, options)}, Asker)
 end
 
--- What there is to say, as `query` returns it. By what was asked before: see asker:ask.
+-- The answer as `query` returns it, from the questions so far.
 function Asker:answer()
     local view = look(self.servers, self.options.liars)
     if view.time then return view end
@@ -313,8 +315,8 @@ function Asker:answer()
     return nil, message, code, view
 end
 
---- One question to each server, at once, and what the last eight answers of each tell, as `query`
---- returns it.
+--- Asks each server once, all at the same time. Uses the last eight answers of each. Returns what
+--- `query` returns.
 function Asker:ask(timeout)
     local deadline = checks.deadline("ask", timeout, 1)
     local ok, message, code = for_all(self.servers, function(server)
@@ -363,20 +365,20 @@ function ntp.follower(servers, options)
     return follower
 end
 
--- A clock that nobody has set.
+-- A clock that was not set yet.
 function Follower:begin()
     self.clock = time.clock {drift = self.options.drift, slew = self.options.slew}
     self.stratum, self.root_delay, self.reference, self.leap = UNSYNCHRONISED, 0, 0, 0
     self.peer, self.reference_id = nil, 0
 end
 
--- After a suspend there is no time, until somebody is asked again.
+-- The machine was suspended: there is no time until a server has answered again.
 function Follower:wake()
     if self.suspension:woke() then self:begin() end
 end
 
--- Our stratum by what the followed server says of its own now, which may have risen. One that no
--- longer counts among those who agree holds nobody off.
+-- Our stratum, from the followed server's present one, which may have risen. Once that server is
+-- not among those that agree, its stratum does not count.
 function Follower:stratum_now(view)
     local peer = self.stratum < UNSYNCHRONISED and view.servers[self.peer]
     return peer and peer.survivor and math.min(peer.stratum + 1, UNSYNCHRONISED) or UNSYNCHRONISED
@@ -392,7 +394,7 @@ function Follower:adjust()
     self.reference_id = time.reference(self.servers[view.peer].address)
 end
 
--- The one that is followed has been silent for long: its stratum no longer holds others off.
+-- The followed server was silent for long: its stratum does not count any more.
 function Follower:forget_lost_peer()
     local peer = self.peer and self.servers[self.peer]
     if peer and peer.client:status().reach == 0 then self.stratum = UNSYNCHRONISED end
@@ -403,7 +405,7 @@ function Follower:keep(server)
         local round = mare.deadline(self.options.interval)
         self:forget_lost_peer()
         local taken, message, code = server:exchange(mare.deadline(self.options.wait))
-        if self.stop:closed() then server:close() end -- which may have been opened since
+        if self.stop:closed() then server:close() end -- it may have been opened since
         if code == "cancelled" or self.stop:closed() then return nil, message, code end
         self:wake()
         if taken then self:adjust() end
@@ -420,13 +422,13 @@ function Follower:run()
     return nil, "the routine was cancelled", "cancelled"
 end
 
--- A disciplined clock does not know of the leap seconds that may have come since it was set.
+-- Leap seconds may have come since the clock was set; it does not know of them.
 function Follower:with_leaps(now, bound)
-    if not bound or bound >= DAY then return now, bound end -- nobody knows, or it does not matter
+    if not bound or bound >= DAY then return now, bound end -- unknown, or too inexact
     return now, bound + time.leaps(self.reference, now + bound + SECOND, self.leap) * SECOND
 end
 
---- The time and its error bound, which is nil while nothing is known. Never less than before.
+--- The time and its error bound; the bound is nil while nothing is known. Time never goes back.
 function Follower:read()
     self:wake()
     return self:with_leaps(self.clock:read((time.now())))
@@ -478,8 +480,7 @@ function ntp.server(options, timeout)
     }, Service)
 end
 
--- The leap indicator: what the table knows, or what the followed server said, for as long as its
--- day lasts.
+-- The leap indicator: from the table; or as the followed server said, until the end of that day.
 function Service:leap(utc)
     local change = time.leaptoday(utc)
     if change ~= 0 then return change > 0 and 1 or 2 end
@@ -511,14 +512,14 @@ function Service:run()
         local code = not question and port
         if question then
             local answer = self:answer(question, self.arrivals:age(stamp))
-            -- Where there is no room for it now it is lost, as a datagram may be.
+            -- If there is no room now the packet is lost, as any datagram may be.
             if answer and self.socket:send(answer, host, port, 0) then
                 self.answered = self.answered + 1
                 if self.told then self.told(host, port, answer) end
             end
         elseif code == "closed" or code == "cancelled" then
             return nil, host, code
-        elseif code ~= "toobig" then -- the system is in trouble: a little later
+        elseif code ~= "toobig" then -- an error of the system: try again a little later
             local _, message, how = mare.sleep(0.05)
             if how then return nil, message, how end
         end

@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- The observer of the event scheduler, by itself: it knows sources by identifier, waits for
--- changes, and says whose events are ready. It runs no handler. `mare.scheduler` is built on one.
+-- The observer of the event scheduler, for use without the scheduler. It knows sources by
+-- identifier, waits for changes, and says which sources have events. It runs no handler.
+-- `mare.scheduler` is built on one.
 --
 --     source --event--> pump (a routine) --> line of events --> wait_for_events, then take
 --                         ^----- the next event may come ---------------+
 --
--- A source has one event here at the most; what else there is waits where it comes from. Polled
--- sources have no pump: whoever waits asks them in turn.
+-- At most one event of a source is here; further events wait in the source. Polled sources have no
+-- pump: the routine that waits asks them in turn.
 --
 -- A record is what the observer knows of a source: `id`, `source`, `pump`, `taken` (the channel by
 -- which the pump hears that its event was taken), `place` (among the polled), `waits` (it has an
@@ -21,12 +22,12 @@ Observer.__index = Observer
 
 function Observer:_tell() self.changed:trysend(true) end
 
--- `removed`: it has not ended by itself.
+-- `removed`: by the program; otherwise it has ended by itself.
 local function forget(self, record, removed)
     if self.sources[record.id] ~= record then return false end
     self.sources[record.id] = nil
     self.count = self.count - 1
-    if record.place then -- the last one comes there
+    if record.place then -- the last one takes its place
         local other = table.remove(self.polled)
         if other ~= record then
             self.polled[record.place], other.place = other, record.place
@@ -50,17 +51,16 @@ local function ended(self, record, message, code)
     forget(self, record)
 end
 
--- The event of a source is no longer in line: the next one may come.
+-- The event of a source was taken: the next one may come.
 function Observer:_took(record)
     record.waits = false
     if record.taken then record.taken:trysend(true) end
 end
 
--- What a call that produces events returned: an event, or `nil, message, code` (or nothing) when
--- there is none.
+-- Whether a call has returned an event; `nil, message, code` (or nothing) is none.
 local function is_event(got) return got[1] ~= nil end
 
--- Of a channel even nil is a value.
+-- In messages of a channel even nil is a value.
 local function is_message(got)
     return got[1] ~= nil or got.n ~= 3 or got[3] ~= "closed" and got[3] ~= "cancelled"
 end
@@ -70,7 +70,7 @@ local function pump(self, record, take, is)
     local _ <close> = setmetatable({}, {__close = function() forget(self, record, true) end})
     while self.sources[record.id] == record do
         local got = table.pack(take(record.source))
-        if is(got) then -- though it was removed meanwhile: nobody else has it
+        if is(got) then -- also after a removal: nobody else has this event
             bring(self, record, table.unpack(got, 1, got.n))
             record.taken:receive()
         elseif got[3] ~= "cancelled" then
@@ -91,8 +91,8 @@ local function poll(self, record, seconds)
     end
 end
 
--- One turn of those that have no event in line. Another one is first each time, so that none has
--- precedence. Returns how much of the time they did not need.
+-- One turn of the polled sources without an event in line. Each turn begins with another one, so
+-- that none has priority. Returns the time that they did not need.
 local function poll_all(self, time)
     local due, n = {}, #self.polled
     for i = 0, n - 1 do
@@ -107,7 +107,7 @@ local function poll_all(self, time)
     return time - (mare.now() - self.polled_at)
 end
 
--- Those that are polled have their turn though others keep the line full.
+-- Gives polled sources their turn, even if others keep the line full.
 function Observer:_poll_if_due()
     if #self.polled > 0 and mare.now() - self.polled_at >= self.settings.poll_time then
         poll_all(self, 0)
@@ -118,7 +118,7 @@ end
 -- "cancelled".
 function Observer:_await(deadline, over)
     local ok, message, code
-    mare.yield() -- so that pumps bring what there is
+    mare.yield() -- lets pumps bring what there is
     while not over() do
         if #self.polled == 0 then
             ok, message, code = self.changed:receive(deadline)
@@ -132,13 +132,13 @@ function Observer:_await(deadline, over)
         if not ok then break end
         mare.yield()
     end
-    self:_tell() -- others may wait here too, and what was told is for them as well
+    self:_tell() -- wakes others that wait here: the news is for them, too
     if code == "cancelled" then return nil, message, code end
 end
 
 -- ---- Kinds of source ----------------------------------------------------------------------------
 
--- In a process with a thread of its own: it may block. Its end, however it comes, closes the
+-- Runs in a process with a thread of its own, because it may block. However it ends, it closes the
 -- channel.
 local function block(wait, out)
     local _ <close> = out
@@ -149,10 +149,10 @@ local function block(wait, out)
     end
 end
 
--- What begins to bring the events of a source of each kind, by the kind's name.
+-- By the name of a kind: the function that begins to bring events of such a source.
 local begin = {}
 
--- The process does not wait for a pump: it lives as long as somebody handles what it brings.
+-- Starts a pump. The pump does not keep the process alive: whoever handles its events does.
 local function start_pump(...)
     local routine = mare.go(pump, ...)
     routine:detach()
@@ -173,14 +173,14 @@ function begin.timer(self, record)
     return start_pump(self, record, record.source.wait, is_event)
 end
 
--- Whatever timeout the stream has by default: the observer waits.
+-- The default timeout of the stream does not count here: the observer waits.
 function begin.stream(self, record)
     return start_pump(self, record, function(stream)
         return stream:read(nil, math.huge)
     end, is_event)
 end
 
--- A datagram too long, or refused by a peer, is not the end of a socket.
+-- A socket goes on after a datagram that is too long, or that a peer refused.
 function begin.socket(self, record)
     return start_pump(self, record, function(socket)
         local got
@@ -242,7 +242,7 @@ function begin.wait(self, record)
     return start_pump(self, record, function()
         local got = table.pack(out:receive())
         if is_message(got) or got[3] ~= "closed" then return table.unpack(got, 1, got.n) end
-        local well, message, code = process:join() -- it has closed it, so it ends now
+        local well, message, code = process:join() -- its channel was closed, so it ends now
         if well then return nil, message or "the source has ended", code or "closed" end
         return nil, message, code
     end, is_event)
@@ -288,8 +288,8 @@ function Observer:_begin(source, record)
     self:_tell()
 end
 
--- An observer for whoever keeps the line: `event(record, ...)` and `ended(record, message, code)`
--- are called when there is one, and must not wait.
+-- An observer for a caller that keeps the line itself: `event(record, ...)` and `ended(record,
+-- message, code)` are called, and must not wait.
 function observer._new(settings, event, when_ended)
     return setmetatable({
         settings = settings, event = event, ended = when_ended,
@@ -310,13 +310,12 @@ local function line_up(self, record, event)
     if self.closed then return end
     local entry, id = {record = record, event = event}, record.id
     self.line[#self.line + 1] = entry
-    local before = self.first[id]
-    if not before then
+    if self.first[id] then
+        self.last[id].next = entry
+    else
         self.first[id] = entry
-        return
     end
-    while before.next do before = before.next end
-    before.next = entry
+    self.last[id] = entry
 end
 
 --- A new observer, without sources. Options: `poll_time`, the seconds that all polled sources
@@ -333,6 +332,7 @@ function observer.new(options)
     self.last_id = 0
     self.line = {}  -- entries {record, event, next}; an entry whose event was taken is left here
     self.first = {} -- by identifier: the first entry; `next` is the next of the same identifier
+    self.last = {}  -- of those, the last one, as long as there is a first
     return self
 end
 
@@ -354,8 +354,8 @@ function Observer:register_source(source, id)
     return id
 end
 
---- Watches a source no longer. An event that is ready can still be taken. Returns whether there
---- was one.
+--- Stops watching a source. An event that is ready can still be taken. Returns whether there was
+--- such a source.
 function Observer:remove_source(id)
     local record = self.sources[id]
     if not record then return false end
@@ -399,6 +399,7 @@ function Observer:take(id)
     end
     local event = entry.event
     self.first[id], entry.event = entry.next, nil
+    if not entry.next then self.last[id] = nil end
     self:_took(entry.record)
     return table.unpack(event, 1, event.n)
 end
@@ -407,7 +408,7 @@ end
 --- before.
 function Observer:close()
     if self.closed then return false end
-    self.closed, self.line, self.first = true, {}, {}
+    self.closed, self.line, self.first, self.last = true, {}, {}, {}
     for _, record in pairs(self.sources) do self:remove_source(record.id) end
     self:_tell()
     return true

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Publish and subscribe: who publishes does not know who reads, and is not held back by it.
+-- Publish and subscribe: a publisher does not know its readers, and does not wait for them.
 --
 --     local mare, pubsub = require "mare", require "mare.pubsub"
 --     local broker = pubsub.create()                        -- can be sent to other processes
@@ -15,6 +15,7 @@
 --   "publish", topic, packed values      "subscribe", ticket, reply, process, pattern, size, policy
 --   "close", channel                     to a subscription:  lost, topic, values...
 local mare, check, service = require "mare", require "mare._check", require "mare._service"
+local lent = require "mare._lent"
 
 local pubsub = {}
 
@@ -26,8 +27,8 @@ local function words_of(topic)
     return words
 end
 
--- Patterns are a tree by their words, so that a message meets only those that may match. The list
--- of a pattern's nodes, from the root to where its subscriptions stand.
+-- Patterns are kept as a tree by their words, so that a message meets only those that may match.
+-- Returns the nodes of a pattern, from the root to the node of its subscriptions.
 local function path_of(tree, pattern)
     local path = {tree}
     for i, word in ipairs(words_of(pattern)) do
@@ -37,7 +38,7 @@ local function path_of(tree, pattern)
     return path
 end
 
--- Removes what nobody stands at or behind any more.
+-- Removes nodes without subscriptions at them or below them.
 local function prune(path, words)
     for i = #words, 1, -1 do
         if next(path[i + 1]) then return end
@@ -45,8 +46,8 @@ local function prune(path, words)
     end
 end
 
--- Calls f with each subscription whose pattern matches words[i] and those after it. Subscriptions
--- stand under true, where no word can be.
+-- Calls f for each subscription whose pattern matches words[i] and those after it. Subscriptions
+-- are under the key true, which no word can be.
 local function meet(tree, words, i, f)
     if not tree then return end
     for _, sub in ipairs(tree["#"] and tree["#"][true] or {}) do f(sub) end
@@ -62,9 +63,14 @@ end
 
 local methods = {}
 local server_type = {__index = methods}
-local KINDS = {publish = true, subscribe = true, close = true}
+local KINDS = {
+    publish = {"string", "table"},
+    subscribe = {"number", "channel", "process", "string", "number", "string"},
+    close = {"channel"},
+}
+local MOST = 1 << 20 -- messages that may wait at a subscription
 
-local FULL = {} -- policy -> what is done when a subscription has no room
+local FULL = {} -- policy -> what to do when a subscription has no room
 
 function FULL.oldest(_, sub, ...)
     sub.channel:tryreceive()
@@ -81,15 +87,20 @@ function FULL.close(self, sub)
 end
 
 function methods:publish(topic, values)
-    local met = {} -- first all, then their messages: one that is closed leaves the tree
+    local met = {} -- collect all first: one that is closed on the way leaves the tree
     meet(self.tree, words_of(topic), 1, function(sub) met[#met + 1] = sub end)
     for _, sub in ipairs(met) do
-        local sent = sub.channel:trysend(sub.lost, topic, table.unpack(values, 1, values.n))
+        local sent, fine = service.give(sub.channel, sub.lost, topic,
+            table.unpack(values, 1, values.n))
+        if not fine then return end
         if not sent then FULL[sub.policy](self, sub, topic, table.unpack(values, 1, values.n)) end
     end
 end
 
+local function is_size(n) return math.type(n) == "integer" and n > 0 and n <= MOST end
+
 function methods:subscribe(ticket, reply, from, pattern, size, policy)
+    if not is_size(size) or not FULL[policy] then return end
     local sub = {from = from, channel = mare.channel(size), policy = policy, lost = 0,
                  path = path_of(self.tree, pattern), words = words_of(pattern)}
     local place = sub.path[#sub.path]
@@ -151,7 +162,7 @@ function subscription:receive(timeout)
     return told(self, mare.select({self.channel, self.ends}, check.deadline("receive", timeout, 1)))
 end
 
---- How many messages this one has missed, as of the last that it received.
+--- How many messages this subscription had missed when it last received one.
 function subscription:lost()
     return self.count
 end
@@ -189,17 +200,18 @@ function broker.__index:publish(topic, ...)
     if topic:find "[+#]" then
         error("bad argument #1 to 'publish' (a topic has no wildcards)", 2)
     end
-    return service.insist(self, "publish", topic, table.pack(...))
+    local values = lent.refuse("publish", table.pack(...), 2)
+    return service.insist(self, "publish", topic, values)
 end
 
 local never = mare.channel()
 local OPTIONS = check.set("size", "policy")
 
--- A function that fails is called with the next message all the same; the error is printed.
+-- If the function fails, the error is printed, and it is still called for the next message.
 local function deliver(sub, cb, ...)
     if ... == nil or sub.closed then return false end
     local fine, err = pcall(cb, ...)
-    if not fine then mare.go(error, err, 0) end
+    if not fine then pcall(mare.go, error, err, 0) end
     return true
 end
 
@@ -212,15 +224,15 @@ function broker.__index:subscribe(pattern, cb, options)
     if type(cb) == "table" then cb, options = nil, cb end
     options = options or {}
     check.options("subscribe", options, 2, OPTIONS)
-    check.option("subscribe", options, 2, "size", function(n)
-        return math.type(n) == "integer" and n > 0
-    end, "a whole number above 0")
+    check.option("subscribe", options, 2, "size", is_size, "a whole number from 1 to 2^20")
     check.option("subscribe", options, 2, "policy", function(p) return FULL[p] ~= nil end,
         "'oldest', 'newest' or 'close'")
     if pattern:find "#." then
         error("bad argument #1 to 'subscribe' (nothing can follow a '#')", 2)
+    elseif ("/" .. pattern .. "/"):find "[^/][+#]" or pattern:find "[+][^/]" then
+        error("bad argument #1 to 'subscribe' (a wildcard is a word of its own)", 2)
     end
-    local ticket, reply = service.ticket()
+    local ticket, reply = service.ticket(self)
     local sent, message, code = service.insist(self, "subscribe", ticket, reply, mare.self(),
         pattern, options.size or 64, options.policy or "oldest")
     if not sent then return nil, message, code end

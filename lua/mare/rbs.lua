@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- Reference broadcasts live, over multicast: a beacon sends numbers; who hears one notes the
--- instant and tells the others, over the same group. Nobody's clock is changed, and the beacon's is
--- not even asked. The packets are those of `mare clock beacon` and `hear`.
+-- Reference broadcasts live, over multicast: a beacon sends numbers; a receiver that hears one
+-- notes the instant and tells the others, over the same group. No clock is changed, and the
+-- beacon's clock is not even read. The packets are those of `mare clock beacon` and `hear`.
 local mare, net, time = require "mare", require "mare.net", require "mare.time"
 local checks = require "mare._check"
 
 local rbs = {}
 
-local SILENT = 2000000000 -- nanoseconds without a beacon, after which another may be gone by
+local SILENT = 2000000000 -- nanoseconds of silence after which another beacon may be used
 local PEERS = 32
 local LATE = 2 * PEERS -- datagrams that are handled after a timeout
 local LOOPBACK = "127.0.0.1"
@@ -57,9 +57,9 @@ end
 local Receiver = {}
 Receiver.__index = Receiver
 
---- Who hears the broadcasts of a group, and compares its clock with all others that do. Options:
---- `interface`, `name` (up to 8 letters), `jitter`, `drift`, `wander` (as time.rbs), and `ahead`:
---- nanoseconds by which to pretend that this clock is ahead.
+--- A receiver hears the broadcasts of a group, and compares its clock with those of the others.
+--- Options: `interface`, `name` (up to 8 letters), `jitter`, `drift`, `wander` (as time.rbs), and
+--- `ahead`: nanoseconds by which to pretend that this clock is ahead.
 function rbs.receiver(group, port, options)
     options = options == nil and {} or options
     checks.argument("receiver", options, 3, "table")
@@ -87,8 +87,8 @@ function Receiver:begin(series)
     self.heard = time.rbs(self.settings) -- how the record of a new peer begins
 end
 
--- Of several beacons all receivers must go by the same: that of the lowest series. Another one is
--- listened to when that has left out three broadcasts.
+-- Of several beacons all receivers must use the same one: that of the lowest series. Another is
+-- used once that has left out three broadcasts.
 function Receiver:goes_by(series, at)
     return not self.series or series == self.series or math.ult(series, self.series)
         or self.last and at - self.last > math.max(3 * self.gap, SILENT)
@@ -115,12 +115,12 @@ function Receiver:find_peer(who)
         if peer.last < self.peers[oldest].last then oldest = i end
     end
     local fresh = {who = who, last = 0, rbs = self.heard:copy()}
-    -- Without room in the place of who has been silent for longest.
+    -- If there is no room, replaces the peer that was silent for longest.
     self.peers[#self.peers < PEERS and #self.peers + 1 or oldest] = fresh
     return fresh
 end
 
--- A comparison with the peer that reports, if this makes a new one.
+-- Another receiver reports: returns a comparison with it, if this makes a new one.
 function Receiver:on_report(report)
     if report.who == self.who or report.series ~= self.series then return end
     local peer = self:find_peer(report.who)
@@ -142,7 +142,8 @@ function Receiver:next(timeout)
     while true do
         local data, message, code, stamp = self.socket:receive(deadline)
         if not data and code ~= "toobig" then return nil, message, code end
-        -- After a suspend the oscillator says nothing of before: to the others a new receiver.
+        -- After a suspend the oscillator cannot be compared with before: for the others this is a
+        -- new receiver.
         if self.arrivals:woke() then
             self.who = time.nonce()
             self:begin(self.series)
@@ -158,7 +159,8 @@ function Receiver:next(timeout)
             end
             if compared then return compared end
         end
-        -- When the time is over what lies there is still handled, but not what comes without end.
+        -- After the deadline, handles datagrams that are here already, but not an endless stream of
+        -- them.
         if deadline and deadline:left() == 0 then
             late = late + 1
             if late > LATE then return nil, "nothing to compare in time", "timeout" end

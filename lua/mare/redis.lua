@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- A client of Redis over Maré's streams: commands, pipelines, transactions, scripts, messages.
 --
--- A connection serves one call at a time; other routines of the process wait for their turn. A call
--- that fails while its answer is on the way leaves a stream that nobody could read from, so it is
--- closed; the next call connects anew. No command is sent twice.
+-- A connection serves one call at a time; other routines of the process wait for their turn. If a
+-- call fails while its answer is on the way, the next call could read that answer. So the stream is
+-- closed, and the next call connects again. No command is sent twice.
 local mare, net = require "mare", require "mare.net"
 local check, resp = require "mare._check", require "mare._resp"
 
@@ -14,6 +14,43 @@ local OPTIONS = check.set("host", "port", "path", "username", "password", "datab
 local TRANSACTION = check.set("watch", "attempts", "timeout")
 local LIMIT <const> = 64 << 20
 local LONGEST_LINE <const> = 65536
+
+local function is_integer(least, most)
+    return function(value)
+        return math.type(value) == "integer" and value >= least and value <= most
+    end
+end
+
+local RULES = {
+    port = {is_integer(1, 65535), "an integer between 1 and 65535"},
+    database = {is_integer(0, math.maxinteger), "an integer that is not negative"},
+    limit = {is_integer(1, math.maxinteger), "a number of bytes above 0"},
+    reconnect = {"boolean", "a boolean"},
+    tls = {function(tls) return type(tls) ~= "string" and type(tls) ~= "number" end,
+        "a boolean, or options for tls.connect"},
+}
+
+-- Commands that are refused, because they change the whole connection: answers would not match
+-- calls any more; other routines would be in a transaction; or a new connection would be in another
+-- state than this one.
+local REFUSED = {}
+for reason, words in pairs {
+    ["use r:subscribe"] = "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE",
+    ["its answers have no end"] = "MONITOR SYNC PSYNC",
+    ["use r:transaction"] = "MULTI EXEC DISCARD WATCH UNWATCH",
+    ["use the options of redis.connect"] = "SELECT AUTH HELLO RESET",
+} do
+    for word in words:gmatch "%S+" do REFUSED[word] = reason end
+end
+
+local function check_command(level, command, second)
+    local word = type(command) == "string" and command:upper()
+    local reason = REFUSED[word]
+    if word == "CLIENT" and type(second) == "string" and second:upper() == "REPLY" then
+        word, reason = "CLIENT REPLY", "every call needs its answer"
+    end
+    if reason then error(("%s cannot be a call (%s)"):format(word, reason), level + 1) end
+end
 
 local Connection, Subscription = {}, {}
 
@@ -27,7 +64,7 @@ local function open_stream(options, deadline)
     return tls.connect(host, port, options.tls ~= true and options.tls or nil, deadline)
 end
 
--- One command and its answer, on a stream that nobody else has yet.
+-- Sends one command and reads its answer, on a stream that nobody else has yet.
 local function say(stream, deadline, options, ...)
     local sent, why, code = stream:writewithin(deadline, resp.encode({...}, select("#", ...)))
     if not sent then return nil, why, code end
@@ -92,6 +129,12 @@ function redis.connect(options)
     for _, key in ipairs {"host", "path", "username", "password", "name"} do
         check.option("connect", options, 1, key, "string", "a string")
     end
+    for key, rule in pairs(RULES) do
+        check.option("connect", options, 1, key, rule[1], rule[2])
+    end
+    if options.path and options.tls then
+        error("bad argument #1 to 'connect' (there is no TLS at a path)", 2)
+    end
     local stream, why, code = dial(options, deadline_of(options))
     if not stream then return nil, why, code end
     local turn = mare.channel(1)
@@ -109,9 +152,14 @@ local function stream_of(self, deadline)
     if self._stream then return self._stream end
     if self._closed then return nil, "the connection was closed", "closed" end
     if self._options.reconnect == false then return nil, "the connection was lost", "closed" end
-    local why, code
-    self._stream, why, code = dial(self._options, deadline)
-    return self._stream, why, code
+    local stream, why, code = dial(self._options, deadline)
+    if not stream then return nil, why, code end
+    if self._closed then -- it was closed meanwhile
+        stream:close()
+        return nil, "the connection was closed", "closed"
+    end
+    self._stream = stream
+    return stream
 end
 
 local function lose(self)
@@ -120,9 +168,9 @@ local function lose(self)
     if stream then stream:close() end
 end
 
--- Runs f(stream, deadline) when it is this routine's turn. Its first result tells whether others
--- can go on with the stream; if not, or if f does not come to its end, by an error or a kill, the
--- stream goes.
+-- Runs f(stream, deadline) when it is this routine's turn. The first result of f says whether the
+-- stream can be used again. If not, or if f does not end normally (an error, a kill), the stream is
+-- closed.
 local function in_turn(self, timeout, f)
     local deadline = deadline_of(self._options, timeout)
     local got, why, code = self._turn:receive(deadline)
@@ -140,7 +188,7 @@ local function in_turn(self, timeout, f)
     return table.unpack(results, 2, results.n)
 end
 
--- Sends what was encoded, and reads so many answers: true and a list, or false, nil, message, code.
+-- Sends encoded commands, and reads so many answers: true and a list, or false, nil, message, code.
 local function exchange_on(stream, deadline, limit, data, count)
     local sent, why, code = stream:writewithin(deadline, data)
     if not sent then return false, nil, why, code end
@@ -166,22 +214,29 @@ local function result_of(value)
 end
 
 local function call(self, timeout, ...)
-    local data = resp.encode({...}, select("#", ...))
+    local data = resp.encode({...}, select("#", ...), 3) -- a mistake is in the caller's line
     local answers, why, code = exchange(self, timeout, data, 1)
     if not answers then return nil, why, code end
     return result_of(answers[1])
 end
 
-function methods:call(...) return call(self, nil, ...) end
+function methods:call(...)
+    check_command(2, ...)
+    return call(self, nil, ...)
+end
 
-function methods:callwithin(timeout, ...) return call(self, timeout, ...) end
+function methods:callwithin(timeout, ...)
+    check_command(2, ...)
+    return call(self, timeout, ...)
+end
 
 local function encode_all(commands)
     local parts = {}
     for i = 1, #commands do
         local words = rawget(commands, i)
         check.argument("pipeline", words, 1, "table", 4)
-        parts[i] = resp.encode(words, #words)
+        check_command(3, words[1], words[2])
+        parts[i] = resp.encode(words, #words, 4)
     end
     return table.concat(parts)
 end
@@ -197,19 +252,22 @@ end
 
 local Queue = {__name = "redis.transaction"}
 function Queue.__index(_, name)
-    return function(queue, ...) queue[#queue + 1] = {name:upper(), ...} end
+    return function(queue, ...)
+        check_command(2, name, ...)
+        queue[#queue + 1] = {name:upper(), ...}
+    end
 end
 
 -- The answer of EXEC as a list; or nil, message, code.
 local function committed(answers, count)
     local results = answers[count + 2]
     if resp.failed(results) then
-        for i = 2, count + 1 do -- the one that was refused says more
+        for i = 2, count + 1 do -- the refused command says more than EXEC
             if resp.failed(answers[i]) then results = answers[i] break end
         end
         return nil, results.message, "remote"
     end
-    if results == nil then return nil, "what was watched has changed", "refused" end
+    if results == nil then return nil, "a watched key has changed", "refused" end
     for i = 1, count do
         if results[i] == resp.null then results[i] = nil end
     end
@@ -231,8 +289,8 @@ local function attempt(inner, f, watch, deadline)
     return committed(answers, #queue)
 end
 
---- f(tx, r) notes commands in tx, which are done together; with `watch`, only if those keys have
---- not changed since f began. Until the end nobody else has the connection.
+--- f(tx, r) collects commands in tx, which are then run together; with `watch`, only if those keys
+--- have not changed since f began. Nobody else has the connection until the end.
 function methods:transaction(f, options)
     check.argument("transaction", f, 1, "function")
     options = options or {}
@@ -246,8 +304,10 @@ function methods:transaction(f, options)
             results, why, code = attempt(inner, f, options.watch, deadline)
             if results or code ~= "refused" then break end
         end
-        local whole = inner._stream ~= nil
-        inner._stream = nil -- it stays this one's
+        -- A routine that f has started may still wait for an answer: then the stream cannot be used
+        -- again.
+        local whole = inner._stream ~= nil and inner._turn:tryreceive() == true
+        inner._stream = nil -- the outer connection keeps it
         return whole, results, why, code
     end)
 end
@@ -289,12 +349,15 @@ Connection.__close = methods.close
 function Connection.__index(_, name)
     local method = methods[name]
     if method or type(name) ~= "string" or name:find "^_" then return method end
-    return function(self, ...) return call(self, nil, name:upper(), ...) end
+    return function(self, ...)
+        check_command(2, name, ...)
+        return call(self, nil, name:upper(), ...)
+    end
 end
 
 -- ---- Messages ----------------------------------------------------------------------------------
 
--- How many messages are kept until somebody takes them; then the server has to keep them.
+-- How many messages are kept here until they are taken; further ones stay in the server.
 local KEPT <const> = 1000
 local NOTED = check.set("subscribe", "psubscribe")
 
@@ -326,7 +389,7 @@ local function tell(self, deadline, command, names)
     return ok, why, code
 end
 
--- The routine that hears, so that the time of `next` never falls into the middle of a message.
+-- The routine that reads messages. So the timeout of `next` never cuts a message.
 local function hear_all(self, stream, messages)
     local heard, why, code
     repeat
@@ -378,13 +441,14 @@ function Subscription:next(timeout)
     end
     local channel, message, pattern = self._messages:receive(deadline)
     if channel or pattern ~= "closed" then return channel, message, pattern end
-    lose(self) -- the next call subscribes anew
+    lose(self) -- the next call subscribes again
     return nil, self._why or message, self._code or pattern
 end
 
 function Subscription:close()
     self._closed = true
     lose(self)
+    self._messages:close() -- the reading routine may wait for room there
 end
 Subscription.__close = Subscription.close
 

@@ -1,24 +1,25 @@
 -- SPDX-License-Identifier: MIT
 -- New versions of a module in processes that run. A process that follows a module has a routine
--- that hears of new versions, at a channel with its id in its name; so a version comes where the
--- other routines of the process wait, and never in the middle of what they do.
+-- that receives new versions from a channel with the process's id in its name. So a new version is
+-- put in place only while the other routines of the process wait, never in the middle of their
+-- work.
 --
 -- The module's table stays the same one and gets the new fields, as do the tables in it that both
--- versions have under the same name (classes, say). What the new functions know as their module or
--- class is turned into those: there is one of each, whoever refers to it.
+-- versions have under the same name (classes, say). The new functions then refer to the old tables:
+-- there is only one of each, whoever refers to it.
 local mare, check = require "mare", require "mare._check"
 
 local reload = {}
 
 local OPTIONS = check.set("processes", "timeout")
 local PATIENCE <const>, KEPT <const> = 10, 16
-local LOOK <const> = 0.02 -- seconds between two looks at who has ended meanwhile
+local LOOK <const> = 0.02 -- seconds between two checks for processes that have ended
 
-local followed -- of this process: a set of names; nil until it follows one
+local followed -- the modules that this process follows: a set of names; nil: none
 
 -- ---- In the process that follows ---------------------------------------------------------------
 
--- Tables that belong to others are left alone.
+-- Tables that belong to other modules: those are left alone.
 local function foreign()
     local others = {[_G] = true, [package] = true}
     for _, module in pairs(package.loaded) do
@@ -27,7 +28,7 @@ local function foreign()
     return others
 end
 
--- Which old table a new one becomes: those under the same names.
+-- Finds the old table of each new one: the one under the same name.
 local function match(old, new, into, others)
     if into[new] or old == new or others[new] then return end
     into[new] = old
@@ -64,7 +65,7 @@ local function replace(value, into, seen, others)
     replace(meta, into, seen, others)
 end
 
--- The old table has what the new one has, and nothing else.
+-- Makes the contents of the old table those of the new one.
 local function become(old, new)
     local gone = {}
     for key in next, old do
@@ -75,13 +76,13 @@ local function become(old, new)
     debug.setmetatable(old, debug.getmetatable(new))
 end
 
--- Runs the new version, and puts it in the place of the old one if all goes well.
+-- Runs the new version. If that works, puts it in the place of the old one.
 local function switch(name, code, path)
     local old = package.loaded[name]
     local chunk = assert(load(code, "@" .. path))
     local new = chunk(name, path)
     if type(new) ~= "table" or type(old) ~= "table" then
-        error(("module '%s' is no table, but a %s"):format(name,
+        error(("module '%s' is not a table but a %s"):format(name,
             type(type(old) ~= "table" and old or new)), 0)
     end
     if type(new.__reload) == "function" then new.__reload(old) end
@@ -93,7 +94,7 @@ local function switch(name, code, path)
 end
 
 local function hear(channel, id)
-    local news <close> = channel -- others see by it whether this process lives
+    local news <close> = channel -- while it exists, others see that this process lives
     for name, code, path, answers in news:messages() do
         local ok, why = nil, nil
         if followed[name] then ok, why = xpcall(switch, debug.traceback, name, code, path) end
@@ -104,7 +105,8 @@ end
 --- Requires a module, whose new versions this process gets from now on.
 function reload.follow(name)
     check.argument("follow", name, 1, "string")
-    local module = require(name)
+    local found, module = pcall(require, name)
+    if not found then check.blame((tostring(module):gsub("^mare%.reload:%d+: ", ""))) end
     if not followed then
         local id = mare.self():id()
         followed = {}
@@ -116,10 +118,10 @@ end
 
 -- ---- In the process that tells -----------------------------------------------------------------
 
--- What is to be loaded, if it compiles: the text, and where it was found.
+-- The new version, if it compiles: its text, and where it was found.
 local function find(name)
     local path, why = package.searchpath(name, package.path)
-    if not path then return nil, ("module '%s' not found:%s"):format(name, why), "noname" end
+    if not path then return nil, ("module '%s' not found:\n\t%s"):format(name, why), "noname" end
     local code, code_of_failure
     code, why, code_of_failure = require "mare.file".read(path)
     if not code then return nil, why, code_of_failure end
@@ -131,7 +133,8 @@ end
 
 local function news_of(id) return mare.find("mare.reload " .. id) end
 
--- Sends it to each that may follow it: a set of those who shall answer, and how many they are.
+-- Sends it to each process that may follow the module. Returns the set of those that will answer,
+-- and its size.
 local function tell(ids, name, code, path, answers, failures)
     local told, count = {}, 0
     for _, id in ipairs(ids) do
@@ -144,7 +147,8 @@ local function tell(ids, name, code, path, answers, failures)
     return told, count
 end
 
--- Takes the answers of all who live, until the deadline: how many have the new version.
+-- Waits for the answers of those that live, until the deadline. Returns how many have the new
+-- version.
 local function collect(told, count, answers, deadline, failures)
     local done = 0
     while count > 0 do
@@ -177,8 +181,8 @@ local function ids_of(processes)
     return ids
 end
 
---- Loads the module anew in all processes that follow it, or in some: how many have it now, and a
---- list of those that have not, each with `process` and `message`.
+--- Loads the module again in all processes that follow it, or in some. Returns how many have the
+--- new version, and a list of the others, each with `process` and `message`.
 local function call(_, name, options)
     check.argument("reload", name, 1, "string")
     options = options or {}

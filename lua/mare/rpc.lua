@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Functions of other processes, called in straight lines or with callbacks.
+-- Calls functions of other processes, and waits for the result or gives it to a callback.
 --
 --     local mare, rpc = require "mare", require "mare.rpc"
 --     local tide = mare.spawn(function()
@@ -27,12 +27,12 @@ local rpc = {
 rpc.patience = 10
 
 local peers = setmetatable({}, {__mode = "k"}) -- process -> {process, inbox}
-local spare = {}                               -- reply channels that nothing can arrive at
+local spare = {}                               -- reply channels where nothing can arrive any more
 local number = 0
 
 -- ---- Where a request goes -----------------------------------------------------------------------
 
--- A name is looked up again when its process is no more: another may have it now.
+-- Looks a name up again if its process has ended: another process may have it now.
 local function peer_of(dest)
     local process = dest
     if type(dest) == "string" then
@@ -52,40 +52,50 @@ local function shorter(deadline, seconds)
     return deadline and deadline:left() < seconds and deadline or seconds
 end
 
--- A process that was just made may not have come to serve yet.
-local function inbox_of(peer, deadline)
-    if peer.inbox and not peer.inbox:closed() then return peer.inbox end
-    local pause, patience = 0.001, mare.deadline(rpc.patience)
+-- Functions below that wait have the local variables `callee` and `fname`, and `awaits` while the
+-- request cannot be sent yet. src/sched/look.c reads them by name, to show what a process waits
+-- for.
+
+-- A new process may not serve yet: waits for its inbox. An inbox with its name may belong to
+-- another process with the same number, in a later life of its node: then this process has ended. A
+-- pause counts with its planned length: when the machine is suspended, so is the process that shall
+-- serve.
+local function wait_for_inbox(peer, fname, deadline) -- luacheck: ignore 212/fname
+    local callee, awaits = peer.process, "serve" -- luacheck: ignore 211/awaits
+    local pause, left = 0.001, rpc.patience
     while true do
-        peer.inbox = mare.find(who.inbox(peer.process))
-        if peer.inbox then return peer.inbox end
-        local which, a, b, c = mare.select({peer.process}, shorter(deadline, pause))
-        if which then return who.ended(peer.process, a, b, c) end
+        local before = mare.now()
+        local inbox = mare.find(who.inbox(callee))
+        peer.inbox = callee:alive() and inbox or nil
+        if peer.inbox then return inbox end
+        left = left - (mare.now() - before) -- on another node this may take long
+        if left <= 0 then return nil, ("%s does not serve calls"):format(callee), "noproc" end
+        pause = math.min(pause, left)
+        local which, a, b, c = mare.select({callee}, shorter(deadline, pause))
+        if which then return who.ended(callee, a, b, c) end
         if b ~= "timeout" then return nil, a, b end -- cancelled
         if deadline and deadline:left() == 0 then return nil, a, b end
-        if patience:left() == 0 then
-            return nil, ("%s does not serve calls"):format(peer.process), "noproc"
-        end
+        left = left - pause
         pause = math.min(2 * pause, 0.05)
     end
 end
 
 -- ---- One call -----------------------------------------------------------------------------------
 
--- The request as a message to wait for room with: a select cuts off nils at the end, so the
--- arguments are packed.
+-- The request as one message, to wait for room with. A select drops nils at the end of a message,
+-- so the arguments are packed.
 local function wait_for_room(call, inbox, seconds, chain, arguments)
-    local peer = call.peer
+    local callee, fname = call.peer.process, call.fname
+    local awaits = "room" -- luacheck: ignore 211
     local which, a, b, c = mare.select({
-        {inbox, "packed", call.id, call.reply or false, call.fname, mare.self(), seconds,
+        {inbox, "packed", call.id, call.reply or false, fname, mare.self(), seconds,
          chain[1], chain[2], arguments},
-        peer.process}, call.deadline)
+        callee}, call.deadline)
     if which == 1 and a then return true end
     if which == 1 then
-        return nil, ("%s does not serve calls"):format(peer.process),
-            c == "nonode" and c or "noproc"
+        return nil, ("%s does not serve calls"):format(callee), c == "nonode" and c or "noproc"
     end
-    if which == 2 then return who.ended(peer.process, a, b, c) end
+    if which == 2 then return who.ended(callee, a, b, c) end
     return nil, a, b
 end
 
@@ -95,9 +105,11 @@ local function post(call, ...)
     local peer, message, code = peer_of(call.dest)
     if not peer then return nil, message, code end
     call.peer = peer
-    local inbox
-    inbox, message, code = inbox_of(peer, call.deadline)
-    if not inbox then return nil, message, code end
+    local inbox = peer.inbox
+    if not inbox or inbox:closed() then
+        inbox, message, code = wait_for_inbox(peer, call.fname, call.deadline)
+        if not inbox then return nil, message, code end
+    end
     if call.cb then box_of.enter(call) end
     local chain = call.chain or NO_CHAIN
     local seconds = call.deadline and call.deadline:left() or false
@@ -111,15 +123,15 @@ end
 local function begin(dest, fname, timeout, wanted, chain)
     number = number + 1
     local deadline = type(timeout) == "number" and mare.deadline(timeout) or timeout
-    return {
-        dest = dest, fname = fname, id = number, deadline = deadline, chain = chain,
-        reply = wanted and (table.remove(spare) or mare.channel(1)) or nil,
+    return { -- with room for all fields that it will get
+        dest = dest, fname = fname, id = number, deadline = deadline, chain = chain, peer = false,
+        reply = wanted and (table.remove(spare) or mare.channel(1)) or nil, cb = nil, box = nil,
     }
 end
 
 local outcome
 
--- What the callee sent. Only a channel at which nothing more can arrive is used again.
+-- An answer of the callee. The reply channel is used again only if nothing more can arrive at it.
 local function received(call, id, fine, ...)
     if id ~= call.id then -- the answer to an older call, or no answer at all
         if not call.reply:closed() then return outcome(call) end
@@ -130,33 +142,36 @@ local function received(call, id, fine, ...)
     return nil, ...
 end
 
--- The select is over: an answer, the end of the callee, or the caller waits no longer.
+-- The select has ended: with an answer, by the end of the callee, or because the caller stops
+-- waiting.
 local function settled(call, which, ...)
     if which == 1 then return received(call, ...) end
     if which == 2 then
         if #call.reply > 0 then return received(call, call.reply:tryreceive()) end
         return who.ended(call.peer.process, ...)
     end
-    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- it saves work, no more
+    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- only saves work
     return nil, ...
 end
 
 function outcome(call)
-    return settled(call, mare.select({call.reply, call.peer.process}, call.deadline))
+    local callee, fname = call.peer.process, call.fname -- luacheck: ignore 211/fname
+    return settled(call, mare.select({call.reply, callee}, call.deadline))
 end
 
 -- ---- Functions ----------------------------------------------------------------------------------
 
-local function check_call(name, dest, fname, timeout, index)
+-- The level is that of `error`: 3 blames the caller of the function that calls this.
+local function check_call(name, dest, fname, timeout, index, level)
     if type(dest) ~= "string" and getmetatable(dest) ~= "process" then
         error(("bad argument #1 to '%s' (process or name expected, got %s)"):format(name,
-            dest == nil and "no value" or type(dest)), 4)
+            dest == nil and "no value" or type(dest)), level)
     end
-    check.argument(name, fname, 2, "string", 4)
-    check.deadline(name, timeout, index)
+    check.argument(name, fname, 2, "string", level + 1)
+    check.deadline(name, timeout, index, level + 1)
 end
 
--- A call that somebody waits for in this very routine.
+-- A call that this routine waits for.
 local function call_and_wait(dest, fname, timeout, chain, ...)
     local call = begin(dest, fname, timeout, true, chain)
     local sent, message, code = post(call, ...)
@@ -166,7 +181,7 @@ end
 
 --- A function that calls `fname` in the process, waits, and returns the results.
 function rpc.sync(dest, fname, timeout)
-    check_call("sync", dest, fname, timeout, 3)
+    check_call("sync", dest, fname, timeout, 3, 3)
     return function(...)
         return call_and_wait(dest, fname, timeout, chains.here(), ...)
     end
@@ -180,7 +195,7 @@ methods.cancel = box_of.cancel
 
 --- A function that sends a request and returns at once. `cb` runs later, with the results.
 function rpc.async(dest, fname, cb, timeout)
-    check_call("async", dest, fname, timeout, 4)
+    check_call("async", dest, fname, timeout, 4, 3)
     if cb ~= nil then check.argument("async", cb, 3, "function") end
     return function(...)
         local call = setmetatable(begin(dest, fname, timeout), call_type)
@@ -198,7 +213,7 @@ end
 
 local function check_list(name, dests, fname, cb, timeout)
     check.argument(name, dests, 1, "table", 4)
-    for _, dest in ipairs(dests) do check_call(name, dest, fname, timeout, 4) end
+    for _, dest in ipairs(dests) do check_call(name, dest, fname, timeout, 4, 4) end
     if cb ~= nil then check.argument(name, cb, 3, "function", 4) end
 end
 
@@ -223,6 +238,10 @@ local function gather(dests, fname, timeout, arguments)
     end
     for i, routine in ipairs(routines) do
         local got = table.pack(routine:join())
+        while not got[1] and got[3] == "cancelled" do -- this routine was cancelled: end all
+            for _, other in ipairs(routines) do other:cancel() end
+            got = table.pack(routine:join())
+        end
         results[i] = got[1] and table.pack(table.unpack(got, 2, got.n)) or got
     end
     return results

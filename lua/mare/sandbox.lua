@@ -6,9 +6,9 @@
 --     print(sandbox.run({time = 1, memory = 8 << 20}, "return 6 * 7"))       --> true  42
 --     print(sandbox.run({time = 0.1}, "while true do end"))                  --> nil  ...  time
 --
--- Three processes take part: the caller; the guard, which ends the sandbox when its time is over or
--- the caller has gone; the sandbox itself (_sandbox.lua), on a thread of its own, for some things
--- that Lua does cannot be interrupted, and others shall not wait for them.
+-- Three processes take part. The caller. The guard, which ends the sandbox when its time is over or
+-- the caller has ended. The sandbox itself (_sandbox.lua), on a thread of its own: some operations
+-- of Lua cannot be interrupted, and must not hold up others.
 local mare, checks = require "mare", require "mare._check"
 
 local sandbox = {}
@@ -18,7 +18,7 @@ local DEFAULTS = {memory = 16 << 20, time = 10, output = 1 << 20, source = 256 <
 local OPTIONS = checks.set("allow", "memory", "time", "instructions", "output", "source", "name",
     "to", "refused")
 local WIND_UP = 1 -- seconds that a killed sandbox has before it is left behind
-local PIECES = 16 -- of output that wait for a reader
+local PIECES = 16 -- pieces of output that wait for a reader
 
 -- ---- Policies -----------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ local function limited(settings, code)
     return nil, REASONS[code]:format(settings[code]), code
 end
 
--- What has become of it, from what join says.
+-- The result of the sandbox, from what join returned.
 local function judged(settings, verdict, ok, ...)
     if ok then
         if select(3, ...) == "memory" then return limited(settings, "memory") end
@@ -97,7 +97,7 @@ local function judged(settings, verdict, ok, ...)
     return nil, message, code
 end
 
--- The process of the guard. It returns what sandbox.run does; behind it, what could not be ended.
+-- The process of the guard. Returns what sandbox.run returns, and after that what it could not end.
 local function guard(settings, text, channels, parent, ...)
     local process
     local _ <close> = setmetatable({}, {__close = function()
@@ -142,10 +142,11 @@ function Job:wait(timeout)
     return outcome(self.process:join(deadline))
 end
 
---- Ends it, wherever it is. (Its guard does: then it is known what could not be ended at once.)
+--- Ends it, whatever it is doing. (The guard does that, and so knows what could not be ended at
+--- once.)
 function Job:kill() return self.stop:trysend(true) or false end
 
--- For the function of that name, whose caller is blamed for what is wrong.
+-- For the function of that name: errors name the line of its caller.
 local function start(name, policy, text, ...)
     local settings = settings_of(name, policy)
     checks.argument(name, text, 2, "string", 4)

@@ -9,12 +9,13 @@
 --     sc.add_constraint("get", function(request) return #items > 0 end)
 --     rpc.serve()                       -- callers of get wait until there is something
 --
--- The algorithm knows nothing of the policy. This is a handler of mare.rpc:
+-- The algorithm is separate from the rules. It is a handler of mare.rpc:
 --
 --   request --> guards --true--> synchronizers --yes--> guards again --true--> runs
 --                 |false              |no                   |false              |
 --                 +------> blocked <--+---------------------+       the blocked are looked at again
 local mare, check, rpc = require "mare", require "mare._check", require "mare.rpc"
+local server = require "mare._rpc_server"
 
 local sc = {
     parked = 0, -- requests that wait at a synchronizer, which keeps them: see _synchronized.lua
@@ -23,19 +24,19 @@ local sc = {
 local guards = {}    -- fname -> list of guards
 local blocked = {}   -- requests that may not run now, oldest first
 local arrived, reloads = 0, 0
-local line, worker   -- requests that wait for their turn, if they are taken one at a time
-local remote         -- what asks the synchronizers: see _synchronized.lua
+local line           -- with sc.serial(true): requests that wait for their turn
+local remote         -- asks the synchronizers: see _synchronized.lua
 
 -- ---- May it run? --------------------------------------------------------------------------------
 
-local NONE = {}
-
--- True, false, or nil if a guard failed; then the request was refused.
+-- Asks the guards: true, false, or nil if one failed; then the request was refused.
 local function allowed(request)
-    for _, guard in ipairs(guards[request.fname] or NONE) do
-        local fine, result = pcall(guard, request)
+    local list = guards[request.fname]
+    if not list then return true end
+    for i = 1, #list do
+        local fine, result = pcall(list[i], request)
         if not fine then
-            rpc.refuse(request, "a guard failed: " .. tostring(result), "refused")
+            rpc.refuse(request, "a guard failed: " .. server.text(result), "refused")
             return nil
         end
         if not result then return false end
@@ -43,17 +44,24 @@ local function allowed(request)
     return true
 end
 
--- By their age, so that one that is often refused does not fall behind.
+-- Adds a blocked request by its age, so that a request that is often refused keeps its place.
 local function block(request)
     local place = #blocked + 1
     while place > 1 and blocked[place - 1].arrived > request.arrived do place = place - 1 end
     table.insert(blocked, place, request)
 end
 
-local function unblock(request)
+-- Nobody wants the answer any more, and the request has not begun: drops it.
+local function drop(request)
+    if remote then remote.drop(request) end
     for i, other in ipairs(blocked) do
         if other == request then return table.remove(blocked, i) end
     end
+end
+
+-- Refuses a request: there is no memory, or a guard has put something into it that cannot be sent.
+local function refuse(request, err)
+    rpc.refuse(request, "it could not be run: " .. server.text(err), "refused")
 end
 
 local start
@@ -65,54 +73,94 @@ function sc.reload()
     if not list[1] then return end
     blocked = {}
     for _, request in ipairs(list) do
-        if request.open then start(request) end
+        local fine, err = pcall(start, request)
+        if not fine then refuse(request, err) end
     end
 end
-
-local reloading = setmetatable({}, {__close = function() sc.reload() end})
 
 -- ---- One request --------------------------------------------------------------------------------
 
--- From the guards to the call nothing waits, so what they saw is still true when it begins.
-local function process(request)
-    local may, before = request.open and allowed(request), reloads
-    if may and remote then
-        local commit, tx
-        may, commit, tx = remote(request, not line)
-        -- Others ran while the synchronizers were asked.
-        if may and commit then may = commit(tx, request.open and allowed(request)) end
-    end
+--- With one request at a time: gives the next one its turn. Called when a request's routine ends,
+--- or it is given up.
+function sc.over(request)
+    local own = request.line
+    request.line = nil
+    if own then own.over:trysend(true) end
+end
+
+local turn_type = {__close = function(turn) sc.over(turn.request) end}
+local reloading = setmetatable({}, {__close = sc.reload})
+
+-- Runs a request that may run; when it ends, in whatever way, the blocked ones are looked at again.
+-- Blocks one that may not; unless there was a reload since `before`: then the rules are asked
+-- again.
+local function go_on(request, may, before)
     if may then
-        local _ <close> = reloading -- however it ends
-        rpc.run(request)
-    elseif may == false and request.open and reloads == before then
+        local _ <close> = reloading
+        server.run(request)
+    elseif may == false and request.open and before == reloads then
         block(request)
     elseif may == false and request.open then
-        start(request) -- what refused it may have changed before it was known
+        start(request)
     end
 end
 
-local function serve_line()
-    while line and line[1] do
-        line[1].task = worker
-        local fine, err = pcall(process, line[1])
-        if not fine then mare.go(error, err, 0) end
-        if line then table.remove(line, 1) end
+--- Does the rest, once it is known whether the request may run; nil: it was refused. In a routine
+--- of its own, or one with an heir. `before`: the number of reloads when the rules were asked.
+--- Nothing waits between the guards and the call, so what the guards saw is still true when the
+--- call begins.
+function sc.finish(request, may, before)
+    local _ <close> = request.line and setmetatable({request = request}, turn_type) or nil
+    go_on(request, may, before)
+end
+
+--- The same after the synchronizers have said yes. Others ran meanwhile, so the guards are asked
+--- again.
+function sc.conclude(request, tx)
+    local _ <close> = request.line and setmetatable({request = request}, turn_type) or nil
+    local before = reloads
+    local may = request.open and (not guards[request.fname] or allowed(request))
+    go_on(request, remote.conclude(tx, may), before)
+end
+
+-- Asks the guards, and then the synchronizers, which answer later. `own`: in a routine of its own.
+local function consider(request, own)
+    local before = reloads
+    local may = request.open and (not guards[request.fname] or allowed(request))
+    if may and remote and remote.rules[request.fname] then
+        if remote.ask(request, not line, reloads) then return end
+        may = nil
+    end
+    if own then return sc.finish(request, may, before) end
+    server.begin(request, sc.finish, request, may, before)
+end
+
+local function serve_line(own)
+    while line == own and own[1] do
+        own[1].line, own.begun = own, true
+        local fine, err = pcall(consider, own[1])
+        if fine then own.over:receive() else refuse(own[1], err) end
+        own.begun = false
+        table.remove(own, 1)
     end
 end
 
+-- Begins a request. A guard should not wait, but it may: then another routine takes over. Where
+-- there is none, this does not wait.
 function start(request)
-    if not line then
-        request.task = mare.go(process, request)
-    else
+    if line then
+        if not line[1] then mare.go(serve_line, line) end -- first: there may be no memory for it
         line[#line + 1] = request
-        if #line == 1 then worker = mare.go(serve_line) end
+    elseif guards[request.fname] then
+        server.begin(request, consider, request, true)
+    else
+        consider(request)
     end
 end
 
 local function handler(request)
     arrived = arrived + 1
-    request.arrived, request.dropped = arrived, unblock
+    request.arrived = arrived
     start(request)
 end
 
@@ -130,15 +178,17 @@ end
 --- Makes this the handler of requests.
 function sc.install()
     if rpc.handler() ~= handler then rpc.handler(handler) end
+    server.dropped = drop
 end
 
---- Takes requests one at a time (true), or lets others go on while one waits for its synchronizers
---- (false, as from the start).
+--- Takes requests one at a time (true); or lets others go on while one waits for its synchronizers
+--- (false, the default).
 function sc.serial(yes)
     if yes and not line then
-        line = {}
+        line = {over = mare.channel(1)}
     elseif not yes and line then
-        local rest = table.move(line, 2, #line, 1, {})
+        -- The first one is being served already, unless its routine has not run yet.
+        local rest = table.move(line, line.begun and 2 or 1, #line, 1, {})
         line = nil
         for _, request in ipairs(rest) do start(request) end
     end
@@ -150,11 +200,13 @@ function sc.blocked()
     return #blocked + sc.parked
 end
 
---- For mare._synchronized: what is asked after the guards. `ask(request, wait)` returns true, false
---- (unless it is to wait) or nil, if it has refused it; after true, a function that is told, after
---- the third result, whether the guards still let it run.
-function sc.ask_first(ask)
-    remote = ask
+--- For mare._synchronized. `asker` has rules, a table that has the names of functions about which
+--- somebody is to be asked; ask(request, park, reloads), which returns whether it asks, and then
+--- sees to it that sc.conclude or sc.finish is called; drop(request), for one that nobody wants any
+--- more; and conclude(tx, runs), which is told whether the guards still let it run, and returns
+--- whether it does.
+function sc.ask_first(asker)
+    remote = asker
     sc.install()
 end
 

@@ -7,24 +7,24 @@
 --     source --event--> observer --> line of ready objects --> step: a routine each
 --                         ^----- the next event may come -----------+
 --
--- A source has one event in this line at the most; what else there is waits where it comes from. A
--- program that registers sources and never steps gets a loop for free.
+-- At most one event of a source is in this line; further events wait in the source. If a program
+-- registers sources and never calls step, a loop runs by itself.
 local mare, check = require "mare", require "mare._check".argument
 local observer = require "mare.observer"
 
 local scheduler = {}
 
 local last_id = 0
-local objects = setmetatable({}, {__mode = "v"}) -- by identifier, while somebody refers to them
+local objects = setmetatable({}, {__mode = "v"}) -- by identifier, while something refers to them
 local ready, first, last = {}, 1, 0              -- the line
-local running = 0                 -- handlers that were begun and have not ended
-local stops, driven = 0, false    -- calls of stop; somebody has called step or loop
+local running = 0                 -- handlers that have begun and not ended
+local stops, driven = 0, false    -- calls of stop; whether the program has called step or loop
 local eye                         -- the observer of this process
 
---- How long all polled sources together may hold back the process, in seconds.
+--- The most seconds for which all polled sources together may hold up the process.
 scheduler.poll_time = 0.01
 
---- How many events a source that calls `notify` may be ahead of its handler, before notify waits.
+--- How many events a source that calls `notify` may be ahead of its handler; then `notify` waits.
 scheduler.room = 64
 
 local function tell_change() eye:_tell() end
@@ -55,7 +55,7 @@ end
 --- nil.
 function scheduler.find_object(id) return objects[id] end
 
---- Puts an object at the end of the line of those that are ready. False: it has been there.
+--- Puts an object at the end of the ready line. False: it is there already.
 function scheduler.make_ready(object)
     check("make_ready", object, 1, "table")
     if objects[object.id] ~= object or object.stage then return false end
@@ -71,8 +71,8 @@ local function event(record, ...)
     enqueue(object)
 end
 
--- A source has ended by itself: whoever wants to know is told, as a handler; a failure that nobody
--- asked about is reported as that of a routine is.
+-- A source has ended by itself: calls the handler for that, if there is one. Otherwise a failure is
+-- reported like that of a routine.
 local function ended(record, message, code)
     if record.ended then
         enqueue(scheduler.create_object(record.ended, message, code))
@@ -83,7 +83,7 @@ end
 
 eye = observer._new(scheduler, event, ended)
 
--- Waits until something is ready, the deadline has passed, or it shall not go on.
+-- Waits until an object is ready, the deadline has passed, or `goes_on` returns false.
 local function await(deadline, goes_on)
     return eye:_await(deadline, function()
         local nothing_left = not deadline and eye.count == 0 and running == 0
@@ -113,7 +113,7 @@ local function take(seconds, goes_on)
     return dequeue()
 end
 
--- Until somebody calls stop, from now on.
+-- A function that is true until somebody calls stop.
 local function until_stopped()
     local before = stops
     return function() return stops == before end
@@ -132,8 +132,8 @@ function scheduler.wait_for_events(seconds)
     return ids
 end
 
---- The first ready object; when none is ready the observer is asked, for so many seconds at the
---- most. nil: none.
+--- The first ready object. If there is none, asks the observer, for at most so many seconds. nil:
+--- none.
 function scheduler.get_ready_object(seconds) return take(seconds, until_stopped()) end
 
 -- ---- The scheduler ------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ local function obey(object, signals)
     if signals.timer then mare.sleep(signals.timer) else mare.yield() end
 end
 
--- Runs an object in its coroutine, the execution token, which waits and yields as it likes.
+-- Runs an object in its coroutine, the execution token, which may wait and yield.
 local function run(object)
     local co = coroutine.create(object.method)
     local _ <close> = setmetatable({}, {__close = function()
@@ -166,7 +166,7 @@ local function run(object)
     if not got[1] then
         local err = got[2]
         local text = type(err) == "string" and debug.traceback(co, err)
-        local _, final = coroutine.close(co) -- a closing handler may fail with another
+        local _, final = coroutine.close(co) -- a closing handler may raise another error
         if object.finally then object.finally(nil, final, "died") end
         error(final == err and text or final, 0)
     end
@@ -183,7 +183,7 @@ function scheduler.run(object)
     end
     object.stage = "runs"
     local routine, record = mare.go(run, object), object.record
-    running = running + 1 -- from now on, though its turn is to come: another loop may look
+    running = running + 1 -- now, before its first turn: another loop may look meanwhile
     mare.yield()
     if record then eye:_took(record) end
     return routine
@@ -198,7 +198,7 @@ local function turn(seconds, goes_on)
     return true
 end
 
--- The loop, for whoever runs it: as long as there is something to wait for.
+-- The loop: as long as there is something to wait for.
 local function serve(goes_on)
     local _, message, code
     while not code and goes_on() and (eye.count > 0 or first <= last or running > 0) do
@@ -232,7 +232,7 @@ function scheduler.stop()
     tell_change()
 end
 
--- The loop for free, until the program drives its own.
+-- The loop that runs by itself, until the program drives its own.
 local free
 local function serve_for_free()
     serve(function() return not driven end)

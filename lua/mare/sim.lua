@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The simulator from Lua: docs/reference/sim.md. The work is done by sim/ in C; here are sweeps and
--- what `mare sim FILE.lua` does.
+-- The simulator from Lua: docs/reference/sim.md. C code in sim/ does the work; this file has sweeps
+-- and the command `mare sim FILE.lua`.
 local core = require "mare._sim"
 
 local sim = {algorithms = core.algorithms, replicas = core.replicas, risk = core.risk,
@@ -14,13 +14,13 @@ local function with(spec, more)
     return copy
 end
 
--- A script asks for nothing after its last request, unless it says so.
+-- A script ends after its last request, unless it says otherwise.
 local function settled(spec)
     return spec.requests and not spec.settle_us and with(spec, {settle_us = 0}) or spec
 end
 
--- Runs once. What makes no sense is raised where the caller of `level` is, 0 for nowhere; an error
--- of a function of the specification says itself where it is.
+-- Runs once. A senseless specification raises an error at the line of the caller of `level` (0: no
+-- line). An error of a function of the specification keeps its own line.
 local function run(spec, level)
     local ok, outcome = pcall(core.run, spec)
     if ok then return outcome end
@@ -39,12 +39,12 @@ function sim.run(spec)
     return (run(settled(spec), 3)) -- no tail call: it would hide the caller
 end
 
--- The specification of one run of a sweep.
+-- The specification of one run of a sweep, drawn by its seed.
 local function drawn(spec, seed)
     return with(settled(spec), {seed = seed, vary = true})
 end
 
--- What repeats a run that was shrunk.
+-- The specification that repeats a shrunk run.
 local function again(spec, outcome)
     return with(spec, {
         faults = outcome.faults, abandon_ppm = outcome.abandon_ppm, drift_ppm = outcome.drift_ppm,
@@ -60,8 +60,8 @@ local function shrink(spec, seed, show)
     return outcome
 end
 
--- Calls each(done, outcome) after every run; returns the seed that broke a promise that was not to
--- be broken, or nil and how many broke the expected one.
+-- Calls each(done, outcome) after every run. Returns the seed that broke an unexpected promise; or
+-- nil and how many runs broke the expected one.
 local function sweep(spec, count, from, each, level)
     local met = 0
     for seed = from, from + count - 1 do
@@ -129,7 +129,7 @@ local function show_progress(done, all, messages)
     io.stderr:flush()
 end
 
--- Adds up what runs did, under the names that reports have for it.
+-- Adds up what the runs did, under the names that reports use.
 local function counting(asked)
     local total = {entries = 0, messages = 0, lost = 0, deliveries = 0, elections = 0}
     local source = {entries = "grants", messages = "sent"}
@@ -146,7 +146,7 @@ local function quote(word)
     return word:find "^[%w%.,:+@%%/=_-]+$" and word or "'" .. word:gsub("'", [['\'']]) .. "'"
 end
 
--- The command that repeats a run that was shrunk; of a scenario, a sweep of one seed.
+-- The command that repeats a shrunk run; for a scenario, a sweep of one seed.
 local function replay(name, asked, outcome)
     return ("mare sim %s %s%s"):format(quote(name), asked.algorithm and "" or "--seeds 1 ",
                                        outcome.replay)
@@ -200,7 +200,7 @@ end
 -- ---- What the command line asks for ------------------------------------------------------------
 
 local flags = {trace = true, json = true, bar = true}
-local texts = {draw = true, shiviz = true, faults = true, profile = true}
+local texts = {draw = true, map = true, shiviz = true, faults = true, profile = true}
 
 -- "5%" in parts in a million, which is what other numbers are.
 local function amount(text)
@@ -208,7 +208,7 @@ local function amount(text)
     return math.tointeger(percent and tonumber(percent) * 10000 // 1 or tonumber(text))
 end
 
--- "--n", "5", "--json" …: `mare sim` has seen to it that they make sense.
+-- Reads "--n", "5", "--json" …: `mare sim` has checked them.
 local function read_words(words)
     local asked, i = {param = {}}, 1
     while i <= #words do
@@ -241,11 +241,21 @@ local function override(spec, asked)
                                             duplicate_ppm = asked.duplicate})})
 end
 
+-- Writes the map of a scenario that has one. Returns whether that worked.
+local function write_map(spec, outcome, path)
+    local text = require "mare._sim_map"(spec.map(outcome))
+    local out, message = io.open(path, "w")
+    local ok = out and out:write(text) and out:close()
+    if not ok then io.stderr:write("mare sim: ", message or path .. " can not be written", "\n") end
+    return ok
+end
+
 local function run_scenario(spec, asked)
+    if asked.map and not spec.map then error("--map: this scenario has no map", 0) end
     local more = {trace = asked.trace, json = asked.json, draw = asked.draw, seed = asked.seed,
                   shiviz = asked.shiviz, from_us = asked.from, to_us = asked.to, text = true,
                   about = spec.text}
-    more.trace = more.trace or not (more.json or more.draw or more.shiviz)
+    more.trace = more.trace or not (more.json or more.draw or more.shiviz or asked.map)
     local outcome = run(settled(with(spec, more)), 0)
     if not more.json and spec.title then
         print(spec.title)
@@ -255,8 +265,9 @@ local function run_scenario(spec, asked)
     io.write(outcome.text)
     local words = spec.report and not more.json and spec.report(outcome)
     if words then print("\n" .. tostring(words)) end
+    if asked.map and not write_map(spec, outcome, asked.map) then return 2 end
     if not outcome.written then return 2 end
-    -- A figure may show how a promise breaks: then that is what must happen.
+    -- A figure may show how a promise breaks: then it must break.
     return outcome.violation == spec.expect and 0 or 1
 end
 

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Databases of SQLite. The work is done by threads for what blocks (src/loop/sqlite.c); here is who
--- has the database, how often a statement is tried that met a lock, and what a transaction is.
+-- Databases of SQLite. Threads do what blocks (src/loop/sqlite.c). This file has the turns, how
+-- often a statement is tried again after it met a lock, and transactions.
 local mare, raw = require "mare", require "mare._sqlite"
 local check, json, sql = require "mare._check", require "mare.json", require "mare._sql"
 
@@ -10,7 +10,7 @@ local OPTIONS = check.set("readonly", "create", "busy", "timeout", "limit")
 local TRANSACTION = check.set("mode")
 local MODES = check.set("deferred", "immediate", "exclusive")
 local LIMIT <const>, BUSY <const> = 64 << 20, 5
-local EVERY <const> = 1 << 16 -- rows: as many at once as a thread brings
+local EVERY <const> = 1 << 16 -- rows that a thread brings at once
 
 local methods = {}
 local Database = {__index = methods, __name = "sqlite.database"}
@@ -21,7 +21,7 @@ function Database.__travel() error("a database belongs to the process that opene
 
 local Blob = {__name = "sqlite.blob"}
 
---- Bytes that become a BLOB; a string alone becomes TEXT.
+--- Bytes that become a BLOB; a plain string becomes TEXT.
 function sqlite.blob(bytes)
     check.argument("blob", bytes, 1, "string")
     return setmetatable({bytes}, Blob)
@@ -49,7 +49,7 @@ end
 
 -- ---- Calls -------------------------------------------------------------------------------------
 
--- One statement, or a script, and again as long as another connection is in the way.
+-- Runs a statement or a script; tries again as long as another connection is in the way.
 local function run(self, deadline, text, values, count, most)
     local shared, offset, changed, pause = self._shared, 0, 0, 0.001
     local patience = mare.now() + shared.busy
@@ -78,14 +78,25 @@ function methods:exec(text, ...)
     return sql.in_turn(self, run, text, values, count, 0)
 end
 
+-- Functions that ask for rows end with a tail call of this or of `all`, so that errors name the
+-- line of their caller. `finish` turns the rows into the result.
+local function first(self, finish, text, values, count)
+    local rows, why, code, extended = sql.in_turn(self, run, text, values, count, 1)
+    if not rows then return nil, why, code, extended end
+    if extended then raw.forget(extended) end -- drop the cursor: there are more rows
+    return finish(rows)[1]
+end
+
 --- The first row, or nil.
 function methods:row(text, ...)
     sql.check_text("row", text)
-    local values, count = values_of("row", ...)
-    local rows, why, code, extended = sql.in_turn(self, run, text, values, count, 1)
-    if not rows then return nil, why, code, extended end
-    if extended then raw.forget(extended) end -- the cursor: there are more
-    return rows[1]
+    return first(self, sql.as_they_are, text, values_of("row", ...))
+end
+
+--- The same, by the names of the columns alone.
+function methods:object(text, ...)
+    sql.check_text("object", text)
+    return first(self, sql.by_name, text, values_of("object", ...))
 end
 
 -- ---- Rows --------------------------------------------------------------------------------------
@@ -94,10 +105,7 @@ local function more(self, deadline, cursor, columns)
     return raw.more(self._shared.handle, cursor, columns, deadline)
 end
 
---- All rows in a list.
-function methods:query(text, ...)
-    sql.check_text("query", text)
-    local values, count = values_of("query", ...)
+local function all(self, finish, text, values, count)
     local rows, size, columns, cursor = sql.in_turn(self, run, text, values, count, EVERY)
     if not rows then return nil, size, columns, cursor end
     local limit, batch = self._shared.limit, rows
@@ -107,7 +115,7 @@ function methods:query(text, ...)
             return nil, ("the rows have more than %d bytes: take them one by one"):format(limit),
                 "toobig"
         end
-        if not cursor or #batch == 0 then return rows end
+        if not cursor or #batch == 0 then return finish(rows) end
         local bytes, code, extended
         batch, bytes, code, extended = sql.in_turn(self, more, cursor, columns)
         if not batch then
@@ -117,6 +125,18 @@ function methods:query(text, ...)
         size = size + bytes
         table.move(batch, 1, #batch, #rows + 1, rows)
     end
+end
+
+--- All rows in a list.
+function methods:query(text, ...)
+    sql.check_text("query", text)
+    return all(self, sql.as_they_are, text, values_of("query", ...))
+end
+
+--- The same, by the names of the columns alone.
+function methods:objects(text, ...)
+    sql.check_text("objects", text)
+    return all(self, sql.by_name, text, values_of("objects", ...))
 end
 
 local Rows = {__name = "sqlite.rows"}
@@ -136,7 +156,7 @@ local function next_row(self)
     return batch[1]
 end
 
---- For a loop over rows, of which only some are in memory. A failure is an error.
+--- For a loop over rows; only some of them are in memory. A failure raises an error.
 function methods:rows(text, ...)
     sql.check_text("rows", text)
     local values, count = values_of("rows", ...)
@@ -200,7 +220,7 @@ function sqlite.open(path, options)
     return setmetatable({_shared = shared}, Database)
 end
 
--- Without waiting: a statement that is under way is stopped, a transaction rolled back.
+-- Does not wait: stops a running statement, and rolls a transaction back.
 function Database.__close(self)
     local shared = self._shared
     if shared.closed then return end

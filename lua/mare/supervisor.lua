@@ -4,12 +4,12 @@
 --     caller --requests--> supervisor --gate--> child     (it may begin: it is written down)
 --                              ^------news------'          (a monitor: how it ended)
 --
--- A child never runs without its supervisor. It begins only when the supervisor has written it down
--- (`gate`), and whatever ends the supervisor, a kill too, runs a <close> handler that kills all who
--- are written down and closes the gate.
+-- A child never runs without its supervisor. It begins only when the supervisor has put it on its
+-- list (`gate`). Whatever ends the supervisor, even a kill, runs a <close> handler that kills all
+-- children on the list and closes the gate.
 --
--- Children may run anywhere: a child's `spawn` options go to mare.spawn as they are, and all that
--- is shared with it are channels and its reference.
+-- Children may run on any node: a child's `spawn` options are passed to mare.spawn unchanged. A
+-- child and its supervisor share only channels and the child's reference.
 local mare, checks, show = require "mare", require "mare._check", require "mare._show"
 
 local supervisor = {}
@@ -31,7 +31,7 @@ local function is_start(value)
     return type(value) == "function" or type(value) == "string"
 end
 
--- A copy of a child's description, whose defaults are filled in. A mistake is the caller's: the
+-- A copy of a child's description, with defaults filled in. Errors name the caller's line: the
 -- level is that of `error` in a function that this one calls.
 local function checked_child(name, index, child, level)
     checks.argument(name, child, index, "table", level)
@@ -62,6 +62,12 @@ local function checked_child(name, index, child, level)
     return copy
 end
 
+local function is_list(value)
+    local count = 0
+    for _ in pairs(type(value) == "table" and value or {}) do count = count + 1 end
+    return type(value) == "table" and count == #value
+end
+
 local function checked(name, options, level)
     checks.argument(name, options, 1, "table", level)
     checks.options(name, options, 1, options_known, level)
@@ -71,7 +77,7 @@ local function checked(name, options, level)
     option("intensity", is_count, "a whole number, 0 or more", level + 1)
     option("period", checks.span, "a number of seconds above 0", level + 1)
     option("patience", is_wait, "a number of seconds", level + 1)
-    option("children", "table", "a list", level + 1)
+    option("children", is_list, "a list", level + 1)
     option("name", "string", "a string", level + 1)
     option("link", "boolean", "a boolean", level + 1)
     option("report", "function", "a function", level + 1)
@@ -92,14 +98,15 @@ end
 
 local mine = {} -- channels to this process's supervisor, if it has one
 
--- The first that runs in a child.
+-- Runs first in a child.
 function supervisor._enter(gate, readiness, asked, start, ...)
-    if not gate:receive() then return end -- there is no supervisor any more
+    if not gate:receive() then return end -- the supervisor has ended
     mine = {readiness = readiness, asked = asked}
     return start(...)
 end
 
---- In a child with `ready`: it has started, and the next may. Returns whether somebody was told.
+--- In a child with `ready`: says that it has started, so that the next child may. Returns whether a
+--- supervisor was told.
 function supervisor.ready()
     return mine.readiness ~= nil and mine.readiness:trysend(true) == true
 end
@@ -111,10 +118,38 @@ local function enter(...) return require "mare.supervisor"._enter(...) end
 
 -- ---- Starting and ending children ---------------------------------------------------------------
 
+-- What a supervisor knows of its children:
+--   order, top   those written down, in the order of their start: their places up to the top
+--   holes        how many of these places are false, because their child was forgotten
+--   by_id, by_process   the same children; in the second, those that run
 local Supervisor = {}
 Supervisor.__index = Supervisor
 
--- Without a function of the program's own.
+function Supervisor:put(child)
+    self.top = self.top + 1
+    self.order[self.top], child.place = child, self.top
+    self.by_id[child.id] = child
+end
+
+-- Forgets a child. When half of the places are empty, closes the gaps.
+function Supervisor:forget(child)
+    self.order[child.place] = false
+    self.by_id[child.id] = nil
+    self.holes = self.holes + 1
+    if 2 * self.holes <= self.top then return end
+    local order = self:list(1)
+    self.order, self.top, self.holes = order, #order, 0
+    for place, one in ipairs(order) do one.place = place end
+end
+
+-- The children from a place on.
+function Supervisor:list(place)
+    local list = {}
+    for i = place, self.top do list[#list + 1] = self.order[i] or nil end
+    return list
+end
+
+-- Used if the program gives no function.
 local function report_to_log(event)
     require "mare.log".new("mare.supervisor").warn("child " .. event.what, {child = event.child,
         error = event.error, restarts = event.restarts, supervisor = event.supervisor})
@@ -130,13 +165,7 @@ function Supervisor:tell(what, child, err)
     end
 end
 
-function Supervisor:find(id)
-    for position, child in ipairs(self.order) do
-        if child.id == id then return child, position end
-    end
-end
-
--- Lets it begin, and waits until it says that it is ready. True; or nil, why.
+-- Lets a child begin, and waits until it says that it is ready. True; or nil, why.
 local function let_begin(self, child)
     local process = child.process
     if mare.select({{self.gate, true}, process}) ~= 1 then return nil, "it ended at once" end
@@ -169,8 +198,8 @@ function Supervisor:start(child)
     return begun, why
 end
 
--- Ends a child: asks it to, if it wants to be asked, and kills it when its time is over. One that
--- cannot even be killed (it is in a function of C) is left behind.
+-- Ends a child: asks it first, if it has `shutdown`, and kills it after its time. A child that
+-- cannot even be killed (it is in a C function) is left behind.
 function Supervisor:finish(child)
     local process = child.process
     if not process then return end
@@ -185,30 +214,28 @@ function Supervisor:finish(child)
     child.process = nil
 end
 
--- Ends those from a position on, the last first.
-function Supervisor:finish_from(position)
-    for i = #self.order, position, -1 do self:finish(self.order[i]) end
-end
-
--- Forgets those that are never started again and do not run.
-function Supervisor:forget_temporary()
-    for i = #self.order, 1, -1 do
-        local child = self.order[i]
-        if child.restart == "temporary" and not child.process then table.remove(self.order, i) end
+-- Ends the children from a place on, the last one first.
+function Supervisor:finish_from(place)
+    for i = self.top, place, -1 do
+        if self.order[i] then self:finish(self.order[i]) end
     end
 end
 
 -- ---- Starting them again ------------------------------------------------------------------------
 
--- Whether there may be one more restart now.
+-- Whether one more restart is allowed now.
 function Supervisor:may_restart()
     local now, times = mare.now(), self.times
-    times[#times + 1] = now
-    while times[1] < now - self.period do table.remove(times, 1) end
-    return #times <= self.intensity
+    self.newest = self.newest + 1
+    times[self.newest] = now
+    while times[self.oldest] < now - self.period do
+        times[self.oldest] = nil
+        self.oldest = self.oldest + 1
+    end
+    return self.newest - self.oldest < self.intensity
 end
 
--- Starts those that do not run, of a list and in its order. False, and the child, if one failed.
+-- Starts the children of a list that do not run, in order. False, and the child, if one failed.
 function Supervisor:start_all(list)
     for _, child in ipairs(list) do
         if not child.process then
@@ -222,19 +249,24 @@ function Supervisor:start_all(list)
     return true
 end
 
--- Those that the strategy starts again with a child, in order; ends the ones that run.
+-- The children that the strategy restarts together with this one, in order. Ends those that run,
+-- and forgets those that are never restarted.
 function Supervisor:company(child)
-    local _, position = self:find(child.id)
     if self.strategy == "one_for_one" then return {child} end
-    local first = self.strategy == "one_for_all" and 1 or position
+    local first, company = self.strategy == "one_for_all" and 1 or child.place, {}
     self:finish_from(first)
-    self:forget_temporary()
-    return table.move(self.order, self.strategy == "one_for_all" and 1 or select(2,
-        self:find(child.id)), #self.order, 1, {})
+    for _, one in ipairs(self:list(first)) do
+        if one.restart == "temporary" then
+            self:forget(one)
+        else
+            company[#company + 1] = one
+        end
+    end
+    return company
 end
 
--- Starts a child again, and with it whom the strategy says, until they all run. An error: it had to
--- be done too often.
+-- Restarts a child, and the others by the strategy, until all run. Raises an error if there were
+-- too many restarts.
 function Supervisor:restart(child, err)
     local done
     repeat
@@ -260,7 +292,7 @@ function Supervisor:ended(child, how, err)
         return self:restart(child, how == "died" and err or how)
     end
     if how ~= "normal" then self:tell(how, child, err) end
-    self:forget_temporary()
+    if child.restart == "temporary" then self:forget(child) end
 end
 
 -- ---- Requests -----------------------------------------------------------------------------------
@@ -269,7 +301,7 @@ local requests = {}
 
 function requests.children(self)
     local list = {}
-    for i, child in ipairs(self.order) do
+    for i, child in ipairs(self:list(1)) do
         list[i] = {id = child.id, up = child.process ~= nil, process = child.process,
             restarts = child.restarts, last = child.last, restart = child.restart,
             since = child.process and child.since or nil}
@@ -278,22 +310,22 @@ function requests.children(self)
 end
 
 function requests.find(self, id)
-    local child = self:find(id)
+    local child = self.by_id[id]
     if not child then return nil, ("there is no child '%s'"):format(id), "noname" end
     if not child.process then return nil, ("child '%s' does not run"):format(id), "closed" end
     return child.process
 end
 
--- A child joins the list, at its end.
+-- Puts a child at the end of the list.
 function Supervisor:write_down(child)
     if child.id == nil then
-        repeat self.last_id = self.last_id + 1 until not self:find(self.last_id)
+        repeat self.last_id = self.last_id + 1 until not self.by_id[self.last_id]
         child.id = self.last_id
-    elseif self:find(child.id) then
+    elseif self.by_id[child.id] then
         return nil, ("there is a child '%s' already"):format(child.id), "exists"
     end
     child.restarts = 0
-    self.order[#self.order + 1] = child
+    self:put(child)
     return true
 end
 
@@ -302,20 +334,20 @@ function requests.add(self, child)
     if not ok then return nil, message, code end
     ok, message = self:start(child)
     if ok then return child.process, child.id end
-    table.remove(self.order)
+    self:forget(child)
     return nil, message, "died"
 end
 
 function requests.remove(self, id)
-    local child, position = self:find(id)
+    local child = self.by_id[id]
     if not child then return nil, ("there is no child '%s'"):format(id), "noname" end
     self:finish(child)
-    table.remove(self.order, position)
+    self:forget(child)
     return true
 end
 
 function requests.restart(self, id)
-    local child = self:find(id)
+    local child = self.by_id[id]
     if not child then return nil, ("there is no child '%s'"):format(id), "noname" end
     self:finish(child)
     child.restarts = child.restarts + 1
@@ -333,7 +365,8 @@ end
 -- ---- The supervisor's own process ---------------------------------------------------------------
 
 local function new(options, inbox)
-    local self = setmetatable({order = {}, by_process = {}, times = {}, last_id = 0,
+    local self = setmetatable({order = {}, top = 0, holes = 0, by_id = {}, by_process = {},
+        times = {}, oldest = 1, newest = 0, last_id = 0, -- times of restarts; the last number
         news = mare.channel(64), gate = mare.channel(), requests = inbox}, Supervisor)
     for _, key in ipairs {"name", "strategy", "intensity", "period", "patience"} do
         self[key] = options[key]
@@ -342,12 +375,12 @@ local function new(options, inbox)
     return self
 end
 
--- Whatever ends the supervisor: nothing can be waited for here.
+-- Runs whatever ends the supervisor: must not wait.
 Supervisor.__close = function(self)
     self.gate:close()
     self.requests:close()
-    for i = #self.order, 1, -1 do
-        local process = self.order[i].process
+    for i = self.top, 1, -1 do
+        local process = self.order[i] and self.order[i].process
         if process then process:kill(FIRST_RESULT) end
     end
 end
@@ -357,7 +390,7 @@ function Supervisor:begin(children)
         local ok, message, code = self:write_down(child)
         if not ok then return nil, message, code end
     end
-    local ok, child, why = self:start_all(self.order)
+    local ok, child, why = self:start_all(children)
     if ok then return true end
     self:finish_from(1)
     return nil, ("child '%s' did not start: %s"):format(child.id, type(why) == "string" and why
@@ -412,7 +445,8 @@ function supervisor.arrive(value) return setmetatable(value, Handle) end
 
 local function run(...) return require "mare.supervisor"._run(...) end
 
--- What a supervisor answers. What came before its end counts, whichever of the two is seen first.
+-- The answer of a supervisor. An answer that came before its end counts, even if the end is seen
+-- first.
 local function answer(reply, process, deadline)
     local function got(which, ...)
         if which == 1 then return ... end
@@ -424,12 +458,20 @@ local function answer(reply, process, deadline)
     return got(mare.select({reply, process}, deadline))
 end
 
+-- The results of a call that was given a value of the program. If that value cannot be sent, the
+-- error names the program's line, not one in this file.
+local function taken(name, ok, ...)
+    if ok then return ... end
+    local why = tostring((...)):gsub("^mare%.supervisor:%d+: ", ""):gsub("^arg %d+, ", "")
+    checks.blame(("bad argument #1 to '%s' (%s)"):format(name, why))
+end
+
 --- Starts a supervisor and its children. Returns what can be asked of it, or nil, message, code.
 function supervisor.start(options)
     options = checked("start", options, 4)
     local inbox, started = mare.channel(), mare.channel(1)
-    local process, message, code = mare.spawn({name = options.name, link = options.link or false},
-        run, options, inbox, started)
+    local process, message, code = taken("start", pcall(mare.spawn, {name = options.name,
+        link = options.link or false}, run, options, inbox, started))
     if not process then return nil, message, code end
     local ok
     ok, message, code = answer(started, process)
@@ -440,12 +482,8 @@ end
 
 local function ask(self, timeout, what, argument)
     local deadline, reply = checks.deadline(what, timeout, argument and 3 or 2), mare.channel(1)
-    local ok, message, code
-    if deadline then
-        ok, message, code = self.requests:sendwithin(deadline, what, reply, argument)
-    else
-        ok, message, code = self.requests:send(what, reply, argument)
-    end
+    local ok, message, code = taken(what, pcall(self.requests.sendwithin, self.requests, deadline,
+        what, reply, argument))
     if not ok then
         if code == "closed" then message = FIRST_RESULT end
         return nil, message, code

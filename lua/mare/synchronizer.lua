@@ -14,15 +14,20 @@
 -- function: _transaction.lua says how, and what each crash leaves.
 local mare, check = require "mare", require "mare._check"
 local rpc, transaction = require "mare.rpc", require "mare._transaction"
-local post, who = require "mare._post", require "mare._who"
+local post, who, server = require "mare._post".send, require "mare._who", require "mare._rpc_server"
+local time = require "mare.time"
+local math_type = math.type
 
 local synchronizer = {}
 
 local CAPACITY = 256
 
 local box              -- where messages arrive
-local addresses = {}   -- key -> {key, channel, process}, members and other synchronizers
-local constraints, triggers, exits = {}, {}, {} -- key of a member -> fname -> list of functions
+local addresses = {}   -- key -> {key, channel, process, caller}, members and other synchronizers
+local keys = {}        -- process -> key; several references may be the same process
+local constraints, triggers = {}, {} -- key of a member -> fname -> list of functions
+local exits = {}       -- key of a member -> list of functions
+local pending = {}     -- number -> a rule that a process was asked to accept
 local lists = {}       -- key of a member -> number -> keys of those who have rules for a request
 local machine, me      -- me: its own {key, channel, process}
 local alone            -- the list of itself
@@ -37,38 +42,48 @@ local function listed(rules, member, request)
 end
 
 local function guard(request, member)
-    for _, f in ipairs(listed(constraints, member, request)) do
-        local fine, result = pcall(f, request)
-        if not fine then return "error", tostring(result) end
+    local of_member = constraints[member]
+    local list = of_member and of_member[request.fname] or NONE
+    for i = 1, #list do
+        local fine, result = pcall(list[i], request)
+        if not fine then return "error", server.text(result) end
         if not result then return "no" end
     end
     return "yes"
 end
 
--- What was decided is decided: a trigger that fails is printed, and the others run.
+local function changes(request, member)
+    local of_member = triggers[member]
+    return of_member ~= nil and of_member[request.fname] ~= nil
+end
+
+-- A decision stands: if a trigger fails, the error is printed, and the others run.
 local function run_all(list, ...)
     for _, f in ipairs(list) do
         local fine, err = pcall(f, ...)
-        if not fine then mare.go(error, err, 0) end
+        if not fine then pcall(mare.go, error, err, 0) end
     end
 end
 
 local rules = {
     guard = guard,
-    changes = function(request, member) return listed(triggers, member, request)[1] ~= nil end,
+    changes = changes,
     fire = function(request, member) run_all(listed(triggers, member, request), request) end,
     ended = function(key)
         local actions = exits[key]
         run_all(actions or NONE, addresses[key] and addresses[key].process)
         constraints[key], triggers[key], exits[key], addresses[key] = nil, nil, nil, nil
         lists[key] = nil
+        for process, its_key in pairs(keys) do
+            if its_key == key then keys[process] = nil end
+        end
         return actions ~= nil
     end,
 }
 
 -- ---- Messages -----------------------------------------------------------------------------------
 
--- What goes to other synchronizers, who may not know this one yet, says where it is.
+-- Messages to other synchronizers include this one's address, because they may not know it yet.
 local BETWEEN = {orphan = true, query = true, state = true, decide = true}
 
 local function send(to, kind, ...)
@@ -76,27 +91,53 @@ local function send(to, kind, ...)
     if it then post(it.channel, it.process, kind, BETWEEN[kind] and me or me.key, ...) end
 end
 
+-- Raised for a malformed message, which is then ignored: anybody can send anything here.
+local MALFORMED = {}
+local function insist(fine)
+    if not fine then error(MALFORMED, 0) end
+end
+
 local function learn(it)
+    insist(who.is_address(it))
     if not addresses[it.key] and it.key ~= me.key then
-        addresses[it.key] = it
+        addresses[it.key], keys[it.process] = it, it.key
         it.process:monitor(box)
     end
     return it.key
 end
 
--- A member says who it is, and which synchronizers a number stands for, before it uses either.
+-- A process says who it is, and that it has accepted a rule.
+local function hear_member(it, number)
+    local key, rule = learn(it), pending[number]
+    if not rule then return end
+    pending[number] = nil
+    local of_member = rule.list[key] or {}
+    rule.list[key] = of_member
+    of_member[rule.fname] = of_member[rule.fname] or {}
+    table.insert(of_member[rule.fname], rule.f)
+    if rule.list == triggers then machine:recall() end
+end
+
+-- A member says which synchronizers a number stands for, before it uses the number.
 local function hear_list(from, number, list)
-    local keys = {}
-    for i, it in ipairs(list) do keys[i] = learn(it) end
+    insist(addresses[from] and math_type(number) and type(list) == "table")
+    local its_keys = {}
+    for i, it in ipairs(list) do its_keys[i] = learn(it) end
     lists[from] = lists[from] or {}
-    lists[from][number] = keys
+    lists[from][number] = its_keys
 end
 
 local function hear_ask(from, id, floor, number, fname, caller, park, args)
-    local member = addresses[from]
+    local member, list = addresses[from], alone
     if not member then return end -- it has ended
-    machine:ask(from, id, floor, number and lists[from][number] or alone,
-        {fname = fname, args = args or {n = 0}, from = caller, process = member.process}, park)
+    if number then list = lists[from] and lists[from][number] end
+    if caller then member.caller = caller end -- it is named only when it changes
+    if not list or math_type(id) ~= "integer" or math_type(floor) ~= "integer"
+        or type(fname) ~= "string" or args and type(args) ~= "table" then
+        error(MALFORMED, 0)
+    end
+    machine:ask(from, id, floor, list, {fname = fname, args = args or {n = 0},
+        from = member.caller, process = member.process}, park)
 end
 
 local function dispatch(kind, from, ...)
@@ -105,15 +146,16 @@ local function dispatch(kind, from, ...)
     elseif kind == "commit" or kind == "abort" then
         machine[kind](machine, from, ...)
     elseif kind == "member" then
-        learn(from)
+        hear_member(from, ...)
     elseif kind == "list" then
         hear_list(from, ...)
     elseif BETWEEN[kind] then
         machine[kind](machine, learn(from), ...)
     elseif kind == "gone" then
+        insist(type(from) == "string")
         machine:ended(from)
-    elseif getmetatable(kind) == "process" then
-        machine:ended(who.key(kind))
+    elseif getmetatable(kind) == "process" and keys[kind] and not kind:alive() then
+        machine:ended(keys[kind])
     end
 end
 
@@ -121,7 +163,7 @@ local function loop(channel)
     local _ <close> = channel
     while not channel:closed() do
         local fine, err = pcall(dispatch, channel:receive())
-        if not fine then mare.go(error, err, 0) end
+        if not fine and err ~= MALFORMED then pcall(mare.go, error, err, 0) end
     end
 end
 
@@ -130,12 +172,12 @@ end
 local function begin()
     if box then return end
     box = mare.channel(CAPACITY)
-    me = {key = who.key(mare.self()), channel = box, process = mare.self()}
+    me = {key = who.key(), channel = box, process = mare.self()}
     machine, alone = transaction.participant(me.key, send, rules), {me.key}
     mare.go(loop, box)
 end
 
--- The rule counts when the process knows of it: its requests ask first from then on.
+-- Adds a rule. It counts once the process knows of it: from then on its requests ask first.
 local function add(name, table_of, process, fname, f)
     if type(process) == "string" then
         local found, message, code = mare.find(process)
@@ -149,23 +191,15 @@ local function add(name, table_of, process, fname, f)
     check.argument(name, fname, 2, "string", 4)
     check.argument(name, f, 3, "function", 4)
     begin()
-    local key = who.key(process)
-    table_of[key] = table_of[key] or {}
-    table_of[key][fname] = table_of[key][fname] or {}
-    local list = table_of[key][fname]
-    list[#list + 1] = f -- the process may ask before its answer is here
-    if table_of == triggers then machine:recall() end
-    local channel, message, code = rpc.sync(process, "synchronizer.join")(fname, box)
-    if not channel then
-        for i = #list, 1, -1 do
-            if list[i] == f then
-                table.remove(list, i)
-                break
-            end
-        end
+    if box:closed() then return nil, "this synchronizer was stopped", "closed" end
+    local number = time.nonce() -- only that process knows it
+    pending[number] = {list = table_of, fname = fname, f = f}
+    local key, message, code = rpc.sync(process, "synchronizer.join")(fname, box, me.key, number)
+    if not key then
+        pending[number] = nil
         return nil, message, code
     end
-    learn {key = key, channel = channel, process = process}
+    keys[process] = key
     return true
 end
 
@@ -185,8 +219,8 @@ function synchronizer.add_exit(process, f)
         check.argument("add_exit", process, 1, "process")
     end
     check.argument("add_exit", f, 2, "function")
-    local key = who.key(process)
-    if not addresses[key] then
+    local key = keys[process]
+    if not key or not process:alive() then
         return nil, ("%s has no rules here, or has ended"):format(process), "noproc"
     end
     exits[key] = exits[key] or {}
@@ -194,21 +228,21 @@ function synchronizer.add_exit(process, f)
     return true
 end
 
---- Ends the service. The processes refuse what was subject to it, until they forget it.
+--- Ends the service. The processes refuse requests that were subject to it, until they forget it.
 function synchronizer.stop()
     if not box or box:closed() then return false end
     for _, it in pairs(addresses) do post(it.channel, it.process, "gone", me.key) end
     return box:close()
 end
 
---- In a process that others may make rules for: which ones. f(process, fname) returns whether that
---- process may make rules for that function; an error is a no. nil: all may, as from the start.
+--- In a process for which others may make rules: sets which. f(process, fname) returns whether that
+--- process may make rules for that function; an error counts as no. nil: all may, the default.
 function synchronizer.accept(f)
     if f ~= nil then check.argument("accept", f, 1, "function") end
     require "mare._synchronized".accept(f)
 end
 
---- In a process that has rules: those of a synchronizer that has ended do not count any more.
+--- In a process with rules: drops those of a synchronizer that has ended.
 function synchronizer.forget(process)
     if getmetatable(process) ~= "process" then
         error("bad argument #1 to 'forget' (process expected)", 2)

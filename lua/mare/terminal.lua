@@ -5,7 +5,7 @@ local raw, signal = require "mare._terminal", require "mare.signal"
 
 local terminal = {is_tty = raw.is_tty}
 
-local input -- one for the process: what a stream has read and not given out is in it alone
+local input -- one for each process: it has read bytes in its buffer
 
 --- Standard input as a stream, the same one each time.
 function terminal.input()
@@ -29,7 +29,7 @@ end
 --- A watch for changes of the size: `w:next()` returns when there was one.
 function terminal.resizes() return signal.watch "SIGWINCH" end
 
--- Something whose end puts the mode back.
+-- A value that restores the mode when it is closed.
 local function guard(mode)
     local ok, message, code = raw.raw(mode)
     if not ok then return nil, message, code end

@@ -70,7 +70,8 @@ function t.fails(code, ...)
     end
 end
 
---- Gives way to other processes until the condition holds: for what sends no message, as a status.
+--- Lets other processes run until the condition holds: for changes that send no message, such as a
+--- status.
 function t.reaches(condition, message)
     local mare = require "mare"
     local deadline = mare.deadline(t.patience)

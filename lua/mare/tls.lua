@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- TLS, client and server, as a property of streams: what reads and writes them need not know. The
--- work is OpenSSL's (src/platform/tls.c); here is what is allowed and verified unless one says
--- otherwise.
+-- TLS, client and server, as a property of streams: code that reads and writes them need not know
+-- of it. OpenSSL does the work (src/platform/tls.c). This file has the defaults: what is allowed
+-- and verified.
 local net, raw, checks = require "mare.net", require "mare._tls", require "mare._check"
 
 local tls = {}
@@ -12,7 +12,7 @@ tls.handshake_time = 10
 local VERSIONS = {["1.2"] = 2, ["1.3"] = 3}
 local VERIFY = {[false] = 0, [true] = 1, request = 2, require = 3}
 
--- What a context is made of, and what else the functions here take.
+-- The options of a context, and the other options of the functions here.
 local CONTEXT = {certificate = 1, key = 1, password = 1, authorities = 1, verify = 1, protocols = 1,
     min_version = 1, max_version = 1, ciphers = 1, suites = 1, names = 1, psk = 1,
     revoked = 1, resume = 1, staple = 1, ocsp = 1}
@@ -67,7 +67,8 @@ end
 
 local make
 
--- Adds the other certificates of a server to its new context, each with all else as that has it.
+-- Adds the other certificates of a server to its context. Each gets all other options of the
+-- context.
 local function add_names(context, options, deadline)
     for name, given in pairs(options.names) do
         local own = {}
@@ -107,7 +108,7 @@ function make(options, deadline)
     if not VERIFY[verify] then
         error("option 'verify' must be true, false, \"request\" or \"require\"", 3)
     elseif VERIFY[verify] >= 2 and not options.authorities then
-        error("option 'authorities' is needed: who signs the certificates of clients", 3)
+        error("option 'authorities' is needed: the signers of the clients' certificates", 3)
     elseif options.key and not options.certificate then
         error("option 'certificate' is needed with a key", 3)
     elseif options.names and not options.certificate then
@@ -121,7 +122,7 @@ function make(options, deadline)
         error("option 'resume' must be true or false", 3)
     end
     if options.names ~= nil then check_named(options.names) end
-    -- A server that asks nobody for a certificate need not load the system's authorities.
+    -- A server that asks for no certificates need not load the system's authorities.
     local context, message, code = raw.context({
         certificate = options.certificate, key = options.key,
         password = options.password, authorities = options.authorities,
@@ -161,9 +162,10 @@ function tls.context(options, timeout)
     return make(options, checks.deadline("context", timeout, 2))
 end
 
-local usual -- the context of clients that ask for nothing special
+local usual -- the context of clients without options of their own
 
--- A context and the options beside it, of an argument that is one, or both, or neither.
+-- The context and the other options of an argument, which is a context, a table with or without
+-- one, or nil.
 local function settle(options, name, index, serves, deadline)
     if type(options) == "userdata" then return options, {} end
     if options ~= nil and type(options) ~= "table" then
@@ -186,7 +188,7 @@ local function settle(options, name, index, serves, deadline)
     return context, options, message, code
 end
 
--- The handshake of a stream that has been given a context; one that fails is closed.
+-- Makes the handshake of a stream that has a context. Closes the stream if it fails.
 local function begin(stream, context, options, name, deadline)
     local ok, message, code = true, nil, nil
     if not options.server then ok, message, code = raw.trust(context, deadline) end

@@ -1,22 +1,25 @@
 -- SPDX-License-Identifier: MIT
--- WebSocket, server and client, over HTTP (lua/mare/http.lua) and streams. Frames are read, checked
--- and written in C (src/wire/websocket.c); here is who writes when, and how a conversation ends.
+-- WebSocket, server and client, over HTTP (lua/mare/http.lua) and streams. C code reads, checks and
+-- writes frames (src/wire/websocket.c). This file decides which routine writes when, and how a
+-- conversation ends.
 --
 --            close is written             the peer's is read, or it takes too long
 --     open ------------------> closing ------------------------------------------> over
 --       \_______________________ an error, the peer is gone __________________________/
 --
--- Three things are done by one routine at a time: `receiving` is who reads, `sending` who has begun
--- a message, `writing` who has begun a frame, so that a ping can go between two parts of a message.
+-- There are three locks, each for one routine at a time: `receiving` to read, `sending` for a whole
+-- message, `writing` for one frame. So a ping can go between two parts of a message.
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
 local raw, sockets = require "mare._websocket", require "mare._socket"
-local checks, server_of = require "mare._check", require "mare.http._shared".server_of
+local checks, shared = require "mare._check", require "mare.http._shared"
+local server_of, is_token = shared.server_of, shared.is_token
+local turns = require "mare._turns"
 
 local websocket = {}
 
 --- The defaults: bytes of a message; seconds for a write, for the closing handshake, for the
---- opening one, and of silence until the peer is asked for a sign of life, which it has as long to
---- give.
+--- opening handshake; and seconds of silence until a ping is sent. The peer then has the same time
+--- to answer.
 websocket.limit = 1048576
 websocket.write_time, websocket.close_time, websocket.open_time = 30, 5, 10
 websocket.ping_time = 20
@@ -24,54 +27,12 @@ websocket.ping_time = 20
 local Socket = {__name = "mare.websocket"}
 Socket.__index = Socket
 
--- ---- One at a time ------------------------------------------------------------------------------
-
--- Of those who write. Most find nobody there, and that must cost next to nothing. The lock is given
--- to the first who waits; a channel without room finds one, or none, for he may have given up.
-local Turn = {}
-Turn.__index = Turn
-
-local function new_turn()
-    return setmetatable({held = false, waiting = 0, line = mare.channel()}, Turn)
-end
-
--- The lock, to be kept in a <close> variable; or nil, message, code.
-function Turn:enter(deadline)
-    if self.held then
-        self.waiting = self.waiting + 1
-        local ok, message, code = self.line:receive(deadline)
-        self.waiting = self.waiting - 1
-        if not ok then return nil, message, code end
-    end
-    self.held = true
-    return self
-end
-
-function Turn:tryenter() return not self.held and self:enter() end
-
-function Turn:__close() self.held = self.waiting > 0 and self.line:trysend(true) end
-
--- Of those who read, among whom a select can be, which waits for a channel.
-local Lock = {}
-Lock.__index = Lock
-
-local function new_lock() return setmetatable({channel = mare.channel(1)}, Lock) end
-
-function Lock:enter(deadline)
-    local ok, message, code = self.channel:sendwithin(deadline, true)
-    if ok then return self end
-    return nil, message, code
-end
-
-function Lock:tryenter() return self.channel:trysend(true) and self end
-
-function Lock:__close() self.channel:tryreceive() end
-
 -- ---- The end ------------------------------------------------------------------------------------
 
--- Nothing can be said any more. The first who notices says why.
+-- The conversation is over. The first routine that notices says why.
 local function finish(self, code, reason)
     if self.over then return end
+    self.reader:direct()
     self.over, self.code, self.reason = true, code, reason
     self.parts, self.whole = nil, nil
     if self.server then self.server.told[self] = nil end
@@ -92,7 +53,8 @@ local function as_deadline(timeout, usual)
     return timeout
 end
 
--- Writes frames; the caller has the lock. When only a part of one has gone, nothing can follow it.
+-- Writes frames; the caller has the lock. If only a part of a frame was written, nothing can be
+-- written after it.
 local function write(self, frame, deadline)
     if self.over then return gone(self) end
     local ok, message, code = self.stream:writewithin(deadline, frame)
@@ -103,8 +65,8 @@ local function write(self, frame, deadline)
     return true
 end
 
--- A ping was read while somebody else wrote: the answer is theirs to give (the latest is enough, as
--- RFC 6455 section 5.5.3 has it).
+-- A ping was read while another routine has the lock `writing`: that routine sends the pong. (Only
+-- the latest ping needs an answer: RFC 6455 section 5.5.3.)
 local function write_pong(self)
     while self.pong and not self.closing and not self.over do
         local data = self.pong
@@ -131,7 +93,7 @@ local function answer_ping(self, data)
     if lock then write_pong(self) end
 end
 
--- The closing frame; after it nothing is written.
+-- Writes the closing frame. Nothing is written after it.
 local function send_close(self, code, reason, deadline)
     local frame = raw.close(code, reason, self.masks)
     local lock <close> = self.writing:enter(deadline)
@@ -154,8 +116,8 @@ local function next_part(kind, data)
     return data
 end
 
--- A message in fragments, one for each part. It is not known which is the last, so the last one is
--- empty. When it cannot be completed the conversation is at its end.
+-- Sends a message in fragments, one for each part. Which part is the last is not known in advance,
+-- so the last fragment is empty. If the message cannot be completed, the conversation ends.
 local function send_parts(self, deadline, kind, parts)
     local frame = kind
     local _ <close> = setmetatable({}, {__close = function(_, err)
@@ -174,17 +136,13 @@ local function send_parts(self, deadline, kind, parts)
     return ok, message, code
 end
 
--- Sends a message that nothing stands in the way of. Most go at once, and so need no lock.
-local function send_now(self, kind, data, timeout)
-    local left, message, code = next_part(kind, data)
-    if not left then return nil, message, code end
-    left, message, code = raw.send(self.stream, kind, data, self.masks)
-    if left == true then return true end
+-- A fast write has sent only a part of a message, or nothing: does the rest.
+local function send_left(self, left, message, code, timeout)
     if not left then
         finish(self, 1006, message)
         return nil, message, code
     end
-    local _ <close> = self.writing:enter() -- which nobody has
+    local _ <close> = self.writing:enter() -- nobody has it: this does not wait
     local ok
     ok, message, code = write(self, left, timeout or self.time or websocket.write_time)
     write_pong(self)
@@ -192,12 +150,8 @@ local function send_now(self, kind, data, timeout)
 end
 
 local function send(self, kind, data, timeout)
-    if type(data) == "string" and not (self.sending.held or self.writing.held or self.bits
-        or self.over or self.closing or self.pong) then
-        return send_now(self, kind, data, timeout)
-    end
-    local deadline = timeout or self.time or websocket.write_time -- of the write alone, but if
-    if self.sending.held or self.writing.held or type(data) == "function" then -- others come first
+    local deadline = timeout or self.time or websocket.write_time -- of the write only
+    if self.sending.held or self.writing.held or type(data) == "function" then -- wait in line
         deadline = as_deadline(deadline)
     end
     local lock <close>, message, code = self.sending:enter(deadline)
@@ -210,20 +164,36 @@ local function send(self, kind, data, timeout)
     return send_frame(self, deadline, kind, true, smaller or data, smaller ~= nil)
 end
 
+-- Fast path: most messages can be written at once, and need no lock.
+
 --- Sends a text, which must be UTF-8: a string, or a function that returns part after part, each of
 --- whole characters. Returns true when the system has it, or nil, message, code.
 function Socket:send(text, timeout)
     check_data("send", text)
+    if type(text) == "string" and not (self.sending.held or self.writing.held or self.bits
+        or self.over or self.closing or self.pong) then
+        local left, message, code = next_part("text", text)
+        if not left then return nil, message, code end
+        left, message, code = raw.send(self.stream, true, text, self.masks)
+        if left == true then return true end
+        return send_left(self, left, message, code, timeout)
+    end
     return send(self, "text", text, timeout)
 end
 
 --- Sends bytes, likewise.
 function Socket:sendbinary(bytes, timeout)
+    if type(bytes) == "string" and not (self.sending.held or self.writing.held or self.bits
+        or self.over or self.closing or self.pong) then
+        local left, message, code = raw.send(self.stream, false, bytes, self.masks)
+        if left == true then return true end
+        return send_left(self, left, message, code, timeout)
+    end
     check_data("sendbinary", bytes)
     return send(self, "binary", bytes, timeout)
 end
 
---- Sends a ping, with up to 125 bytes of data. Who receives answers pings by itself.
+--- Sends a ping, with up to 125 bytes of data. `receive` answers the pings of the peer by itself.
 function Socket:ping(data, timeout)
     if data ~= nil and (type(data) ~= "string" or #data > 125) then
         error("bad argument #1 to 'ping' (at most 125 bytes expected)", 2)
@@ -235,7 +205,7 @@ end
 
 -- ---- Reading ------------------------------------------------------------------------------------
 
--- The peer has broken a rule: it is told, and the conversation is over.
+-- The peer has broken a rule: tells it, and ends the conversation.
 local function fail(self, code, reason)
     send_close(self, code, reason, mare.deadline(self.close_time))
     if not self.over then net.linger(self.stream) end
@@ -243,53 +213,46 @@ local function fail(self, code, reason)
     return nil, reason, code == 1009 and "toobig" or "badmsg", code
 end
 
--- The peer has closed. Its code goes back to it, unless it answers ours.
+-- The peer has closed. Sends its code back, unless this is its answer to our close.
 local function on_close(self, code, reason)
     send_close(self, code, "", mare.deadline(self.close_time))
     finish(self, code, reason)
     return gone(self)
 end
 
--- How long a read may take before something else is to be done.
+-- How long a read may take before something else has to be done.
 local function time_to_read(self, deadline)
     local quiet = self.ping_time and math.max(0, self.ping_time - self.silence)
     local left = deadline and deadline:left()
     return quiet and left and math.min(quiet, left) or quiet or left
 end
 
--- If nothing was read for too long, the peer is asked for a sign of life, or is gone.
+-- If nothing was read for too long, sends a ping; if that was not answered, the peer is gone.
 local function mind_silence(self, can_write)
     if not self.ping_time or self.silence < self.ping_time then return end
     if self.asked then return finish(self, 1006, "the peer does not answer") end
     self.silence = 0
-    local lock <close> = can_write and self.writing:tryenter() -- else somebody writes, within their
-    if lock and not self.closing then                          -- own time
+    local lock <close> = can_write and self.writing:tryenter() -- else another routine writes,
+    if lock and not self.closing then                          -- in its own time
         self.asked = true
         write(self, raw.frame("ping", true, "", self.masks), mare.deadline(self.ping_time))
         write_pong(self)
     end
 end
 
--- Nothing was read for so long: the caller's time is over, or the peer is asked, or it is gone.
+-- A read has timed out: the caller's time is over; or sends a ping; or the peer is gone.
 local function on_silence(self, deadline, message)
     mind_silence(self, true)
     if self.over then return gone(self) end
     if deadline and deadline:left() == 0 then return nil, message, "timeout" end
-    return ""
+    return "more"
 end
 
--- More bytes, perhaps none; or nil, message, code.
-local function read(self, deadline)
-    local before = mare.now()
-    self.looked = nil -- from here on the silence is counted here
-    local bytes, message, code = self.stream:read(nil, time_to_read(self, deadline))
-    if bytes then
-        self.silence, self.asked = 0, false
-        return bytes
-    elseif self.over then
-        return gone(self)
-    elseif code == "timeout" then
-        self.silence = self.silence + mare.now() - before
+-- A read has failed.
+local function on_failure(self, deadline, time, message, code)
+    if self.over then return gone(self) end
+    if code == "timeout" then
+        self.silence = self.silence + time
         return on_silence(self, deadline, message)
     elseif code == "cancelled" or code == "nomem" then
         return nil, message, code
@@ -298,29 +261,41 @@ local function read(self, deadline)
     return gone(self)
 end
 
--- One who sends without pause is never waited for, and shall not hold back the other routines of
--- this process: after so many frames it is their turn.
-local events_most = 100
+-- Waits for more bytes, and passes them to the reader: its event, perhaps "more"; or nil, message,
+-- code.
+local function read(self, deadline)
+    local time = time_to_read(self, deadline)
+    self.looked = nil -- from here on this routine measures the silence
+    local event, data, how, last = self.reader:read(self.stream, time)
+    if not event then return on_failure(self, deadline, time, data, how) end
+    self.silence, self.asked = 0, false
+    return event, data, how, last
+end
 
--- The next thing that was read, as the reader says it; first what a select has come upon.
+-- The next event of the reader. Events that a select has found come first.
 local function next_event(self, bytes)
     local event = self.event
     if event then
         self.event = nil
         return table.unpack(event)
     end
-    self.events = self.events + 1
-    if self.events % events_most == 0 and raw.can_wait() then mare.yield() end
+    if self.reader:tired() and raw.can_wait() then mare.yield() end
     return self.reader:next(bytes)
 end
 
 -- The next part of a message, its kind, whether it is the last; or nil, message, code and more.
 -- The caller has the lock.
 local function receive_part(self, deadline)
-    local bytes, tried
+    local tried
     while not self.over do
-        local event, data, how, last = next_event(self, bytes)
-        bytes = nil
+        local event, data, how, last = next_event(self)
+        if not event then
+            if tried and deadline and deadline:left() == 0 then return nil, "timeout", "timeout" end
+            local reason
+            event, data, how, last, reason = read(self, deadline)
+            if not event then return nil, data, how, last, reason end
+            tried = true
+        end
         if event == "data" then
             return data, how, last
         elseif event == "ping" then
@@ -329,12 +304,6 @@ local function receive_part(self, deadline)
             return on_close(self, how, data)
         elseif event == "error" then
             return fail(self, how, data)
-        elseif not event then
-            if tried and deadline and deadline:left() == 0 then return nil, "timeout", "timeout" end
-            local message, code, status, reason
-            bytes, message, code, status, reason = read(self, deadline)
-            if not bytes then return nil, message, code, status, reason end
-            tried = true
         end
     end
     return gone(self)
@@ -343,7 +312,7 @@ end
 -- A message may come in a million parts of a byte: they do not stay as many.
 local parts_most = 4096
 
--- Keeps a part of a message, for the next call, until it is whole.
+-- Keeps a part of a message, for the next call, until the message is whole.
 local function keep_part(self, data, kind, last)
     local parts = self.parts or {}
     parts[#parts + 1] = data
@@ -351,15 +320,15 @@ local function keep_part(self, data, kind, last)
     self.parts, self.kind, self.whole = parts, kind, last
 end
 
--- What was kept, its kind, and whether it is a whole message.
+-- The parts that were kept, their kind, and whether they are a whole message.
 local function take_parts(self)
     local data, whole = table.concat(self.parts), self.whole
     self.parts, self.whole = nil, nil
     return data, self.kind, whole
 end
 
--- What a routine leaves behind is another's, who waits in a select for the stream: that is silent,
--- so the next of them is told.
+-- Events that are left may be for another routine, which waits in a select for the stream. The
+-- stream stays silent, so this wakes the next routine.
 local function leave(self, ...)
     local left = self.whole or self.event or self.reader:pending()
     if left and self.sleepers > 0 then raw.tell(self.stream) end
@@ -375,12 +344,8 @@ function Socket:receivepart(timeout)
     return leave(self, receive_part(self, deadline))
 end
 
---- The next message, and "text" or "binary"; or nil, message, code. When the peer has closed: nil,
---- message, "closed", the code it gave and its reason.
-function Socket:receive(timeout)
-    local deadline = as_deadline(timeout, self.time)
-    local lock <close>, message, code = self.receiving:enter(deadline)
-    if not lock then return nil, message, code end
+-- The next message, and its kind; or nil, message, code and more. The caller has the lock.
+local function receive_whole(self, deadline)
     while not self.whole do
         local data, kind, last, status, reason = receive_part(self, deadline)
         if not data and not status then return nil, kind, last end
@@ -392,6 +357,40 @@ function Socket:receive(timeout)
     return leave(self, data, kind)
 end
 
+-- Lets C receive the next message directly, if nothing prevents that.
+local function go_direct(self, data, ...)
+    if data and not (self.whole or self.parts or self.event or self.time or self.receiving.channel
+        or self.sleepers > 0) then
+        self.reader:direct(self.stream, self.ping_time or nil)
+    end
+    return data, ...
+end
+
+local function receive(self, timeout)
+    local deadline = as_deadline(timeout, self.time)
+    local lock, message, code = self.receiving:enter(deadline)
+    if not lock then return nil, message, code end
+    local _ <close> = lock
+    return receive_whole(self, deadline)
+end
+
+--- The next message, and "text" or "binary"; or nil, message, code. When the peer has closed: nil,
+--- message, "closed", the code it gave and its reason.
+Socket.receive = raw.receiver(function(self, timeout)
+    return go_direct(self, receive(self, timeout))
+end, function(self, event, data, how, last) -- what C has received may also concern others
+    local lock = self.receiving
+    lock.held = not lock.channel
+    local _ <close> = lock
+    if event then
+        self.event = {event, data, how, last}
+    elseif on_failure(self, nil, self.ping_time, data, how) ~= "more" then
+        if self.over then return gone(self) end
+        return nil, data, how
+    end
+    return receive_whole(self)
+end)
+
 --- An iterator over the messages, to the end of the conversation.
 function Socket:messages()
     return function() return self:receive() end
@@ -399,8 +398,8 @@ end
 
 -- ---- In a select --------------------------------------------------------------------------------
 
--- Takes in what has come, without waiting, up to the end of a message, or of the conversation,
--- which is left to whoever receives: it may take its time.
+-- Reads what has come, without waiting, up to the end of a message or of the conversation. Ending
+-- the conversation is left to the routine that receives, because it may wait.
 local function take_in(self)
     local bytes, message
     while not self.whole and not self.over and not self.event do
@@ -421,10 +420,10 @@ local function take_in(self)
     end
 end
 
--- How long a pong waits for a peer that does not read what it is sent, before it is tried again.
+-- Seconds before a pong is tried again, if the peer does not read.
 local pong_time = 0.1
 
--- What the silence, and the pings that have come, ask for; nothing that the system has no room for.
+-- Sends pings and pongs that are due, but only as far as the system has room.
 local function give_signs(self)
     if not self.pong and not (self.ping_time and self.silence >= self.ping_time) then return end
     local can_write = sockets.look({self.stream}, {true}) > 0
@@ -432,29 +431,29 @@ local function give_signs(self)
     mind_silence(self, can_write)
 end
 
---- Ready when a whole message is there, or the end: see lua/mare/_select.lua. Whoever receives at
---- this time gets what comes; to be next, the select stands in the line of the lock.
+--- Ready when a whole message is here, or the end: see lua/mare/_select.lua. A routine that
+--- receives now gets what comes. The select waits in line for its lock, to be the next.
 function Socket:__select(woken)
-    local taken = type(woken) == "table" -- the lock, by the select
+    local taken = type(woken) == "table" -- the select has taken the lock
     local lock <close> = taken and self.receiving or self.receiving:tryenter()
     if self.over then return true end
     if woken == false or woken == self.stream then self.sleepers = self.sleepers - 1 end
-    if not lock then return {self.receiving.channel, true} end
+    if not lock then return {self.receiving:line(), true} end
     local now = mare.now()
     if self.looked then self.silence = self.silence + now - self.looked end
     self.looked = now
-    take_in(self) -- if the program had no time to look, but the peer has spoken, it is no silence
+    take_in(self) -- bytes that lie unread are no silence of the peer
     if not self.over then give_signs(self) end
     if self.whole or self.event or self.over then return leave(self, true) end
-    self.sleepers = self.sleepers + 1 -- also counts those who have gone, whom nobody tells of
+    self.sleepers = self.sleepers + 1 -- also selects that have ended: nobody tells of those
     local quiet = self.ping_time and math.max(0, self.ping_time - self.silence)
-    return self.stream, self.pong and math.min(pong_time, quiet or pong_time) or quiet
+    return self.stream, self.pong and math.min(pong_time, quiet or pong_time) or quiet or nil
 end
 
 -- ---- Closing ------------------------------------------------------------------------------------
 
--- Waits for the peer's close. Whoever receives meanwhile reads it, else what comes before it is
--- thrown away.
+-- Waits for the peer's close. If another routine receives meanwhile, it reads that; else messages
+-- before it are thrown away.
 local function await_close(self, deadline)
     local lock <close> = self.receiving:enter(deadline)
     while lock and not self.over and deadline:left() > 0 do
@@ -473,9 +472,9 @@ function Socket:close(code, reason, timeout)
     return true
 end
 
--- The server ends: the peer is told (RFC 6455 section 7.4.1), and has as long to answer as one that
--- is silent has then. Who receives hears its answer, and what it has sent before; nobody else reads
--- that, or the handler would miss it.
+-- The server ends: tells the peer (RFC 6455 section 7.4.1), which has the server's `end_time` to
+-- answer. The routine that receives reads the answer, and messages before it. Nobody else may read
+-- those, or the handler would miss them.
 local function go_away(self)
     local deadline = mare.deadline(math.min(self.close_time, self.server.end_time))
     send_close(self, 1001, "the server ends", deadline)
@@ -483,7 +482,7 @@ local function go_away(self)
     finish(self, 1006, "the peer did not close in time")
 end
 
--- A WebSocket of a server hears of its end.
+-- Registers a WebSocket with its server, to be told of the server's end.
 local function belong(self)
     local server = server_of[self.stream]
     if not server then return self end
@@ -493,7 +492,7 @@ local function belong(self)
     return self
 end
 
--- At the end of a scope. Where nothing can wait (the process is killed) the connection is cut.
+-- Runs at the end of a scope. If nothing can wait (the process is killed), cuts the connection.
 function Socket:__close()
     if not raw.can_wait() or not pcall(self.close, self) then finish(self, 1006, "cut") end
 end
@@ -509,6 +508,7 @@ function Socket:timeout(seconds)
         error("bad argument #1 to 'timeout' (a number of seconds expected)", 2)
     end
     self.time = seconds
+    self.reader:direct()
     return self
 end
 
@@ -530,11 +530,10 @@ local function make(reader, stream, masks, options, protocol, bits)
         close_time = options.close_time or websocket.close_time,
         ping_time = ping_time,
         silence = 0,
-        events = 0,
         sleepers = 0,
-        receiving = new_lock(),
-        sending = new_turn(),
-        writing = new_turn(),
+        receiving = turns.lock(reader),
+        sending = turns.turn(),
+        writing = turns.turn(),
     }, Socket)
 end
 
@@ -543,12 +542,38 @@ local accept_options = checks.set("protocols", "origin", "headers", "limit", "pi
 local connect_options = checks.set("protocols", "headers", "timeout", "limit", "ping_time",
     "close_time", "tls", "compress")
 
+local function is_time(value) return type(value) == "number" and value >= 0 end
+
+-- What each option can be, and in words.
+local possible = {
+    compress = {"boolean", "true or false"},
+    headers = {"table", "a table"},
+    close_time = {is_time, "a number of seconds"},
+    ping_time = {function(value) return value == false or is_time(value) end,
+        "a number of seconds, or false"},
+    timeout = {function(value) return is_time(value) or type(value) == "userdata" end,
+        "seconds or a deadline"},
+    limit = {function(value) return (math.tointeger(value) or 0) > 0 end, "a positive integer"},
+    origin = {function(value)
+        return value == false or type(value) == "table" or type(value) == "function"
+    end, "a list, a function or false"},
+    protocols = {function(value)
+        if type(value) ~= "table" then return false end
+        for _, name in ipairs(value) do
+            if type(name) ~= "string" or not is_token(name) then return false end
+        end
+        return true
+    end, "a list of names"},
+}
+
 -- The table of options that a function was given, or an empty one.
 local function options_of(name, options, allowed)
     if options == nil then return {} end
     checks.argument(name, options, 2, "table", 4)
     checks.options(name, options, 2, allowed, 4)
-    checks.option(name, options, 2, "compress", "boolean", "true or false", 4)
+    for key, what in pairs(possible) do
+        checks.option(name, options, 2, key, what[1], what[2], 4)
+    end
     return options
 end
 
@@ -571,8 +596,8 @@ local function choose_protocol(request, ours)
     end
 end
 
--- Browsers say which page's script asks, and let any page ask; so by default it must be a page of
--- this host. Programs that are no browsers say nothing.
+-- Browsers send the origin of the page that asks, and allow all pages to ask. So by default the
+-- page must come from this host. Programs other than browsers send no origin.
 local function origin_agrees(request, allowed)
     local origin = request.headers.origin
     if allowed == false or not origin then return true end
@@ -617,7 +642,8 @@ function websocket.accept(request, options)
         local offered = request.headers["sec-websocket-extensions"]
         extension, bits = require "mare._deflate".accept(offered)
     end
-    local head = raw.response(with_extension(options.headers, extension), key, protocol)
+    local head = checks.pass("accept", 2, 3, raw.response,
+        with_extension(options.headers, extension), key, protocol)
     request.taken = true
     local ok, message, code = request.stream:writewithin(websocket.write_time, head)
     if not ok then return nil, message, code end
@@ -658,8 +684,9 @@ function websocket.connect(url, options)
     local reader = raw.reader("client", options.limit or websocket.limit)
     local protocols = options.protocols and table.concat(options.protocols, ", ")
     local key = raw.key()
-    local head = raw.request(place.target, place.name, with_extension(options.headers,
-        options.compress and require "mare._deflate".OFFER), key, protocols)
+    local head = checks.pass("connect", 2, 3, raw.request, place.target, place.name,
+        with_extension(options.headers, options.compress and require "mare._deflate".OFFER), key,
+        protocols)
     local deadline = as_deadline(options.timeout, websocket.open_time)
     local stream, message, code = http.open(place, deadline, options.tls)
     if not stream then return nil, message, code end

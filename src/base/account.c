@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One counter for each account, changed by whole allocations, or by an arena some kilobytes at a
-// time. What is refused was never added: a large request that fails must not let a small one fail
-// at the same time.
+// time. A refused request was never added: a large one that fails must not make a small one fail at
+// the same time.
 #include "base/account.h"
 
 #include <stdatomic.h>

@@ -26,6 +26,6 @@ void mare__account_give(struct mare__account *account, size_t bytes);
 size_t mare__account_left(const struct mare__account *account);
 size_t mare__account_used(const struct mare__account *account);
 
-// Who pays for messages that this thread makes: the account of the process that it runs, if that
-// has a limit, or NULL.
+// The account that pays for messages that this thread makes: that of the process that it runs, if
+// it has a limit, or NULL.
 extern _Thread_local struct mare__account *mare__paying __attribute__((tls_model("initial-exec")));

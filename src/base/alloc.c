@@ -10,6 +10,8 @@
 
 static atomic_long countdown;
 
+_Thread_local unsigned mare__locks_held;
+
 void mare__alloc_fail_after(long n)
 {
     atomic_store(&countdown, n);
@@ -42,6 +44,7 @@ int mare__alloc_must_fail(void)
 // Not inlined, or the compiler would make a calloc of mare__alloc_zero.
 __attribute__((noinline)) void *mare__alloc(size_t size)
 {
+    mare__takes_long();
     return mare__alloc_must_fail() ? NULL : malloc(size);
 }
 
@@ -53,10 +56,12 @@ void *mare__alloc_zero(size_t size)
 
 void *mare__realloc(void *block, size_t size)
 {
+    mare__takes_long();
     return mare__alloc_must_fail() ? NULL : realloc(block, size);
 }
 
 void mare__free(void *block)
 {
+    mare__takes_long();
     free(block);
 }

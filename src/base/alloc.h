@@ -2,8 +2,22 @@
 // Memory for everything but Lua objects. All of it can be made to fail by countdown, for tests.
 #pragma once
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "mare_limits.h"
+
+// How many spinlocks (platform/lock.h) this thread holds; counted in builds with MARE__COUNT_LOCKS.
+extern _Thread_local unsigned mare__locks_held __attribute__((tls_model("initial-exec")));
+
+// Said by whatever may take long: it asks for memory or gives it back, sleeps, wakes, or calls the
+// system. A thread that holds a spinlock does none of that, for whoever waits for the lock burns
+// its turn meanwhile.
+static inline void mare__takes_long(void)
+{
+    assert(!MARE__COUNT_LOCKS || mare__locks_held == 0);
+}
 
 // As malloc, calloc, realloc and free.
 void *mare__alloc(size_t size);
@@ -21,6 +35,6 @@ void mare__alloc_fail_once(long n);
 // Whether either countdown has come to its end.
 bool mare__alloc_has_failed(void);
 
-// Whether an allocation made now must fail. Process heaps ask too, so that Lua's allocations take
-// part.
+// Whether an allocation made now must fail (for tests). Heaps of processes ask too, so that Lua's
+// allocations fail as well.
 int mare__alloc_must_fail(void);

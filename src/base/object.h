@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What can be referred to from several places, messages among them: a count, a kind, and how it
-// ends.
+// Objects with a reference count, to which Lua values and messages refer: a count, a kind, and a
+// function that frees them.
 #pragma once
 
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ enum mare__kind {
     MARE__KIND_INTERNAL // never in a message
 };
 
-// Whether what is of that kind has one owner at a time: sent in a message, it changes hands.
+// Whether objects of this kind have one owner at a time: when sent, they move to the receiver.
 static inline bool mare__kind_is_owned(uint8_t kind)
 {
     return kind >= MARE__KIND_BUFFER && kind < MARE__KIND_TLS;
@@ -87,7 +87,7 @@ static inline void mare__unref(struct mare__object *object)
         mare__object_end(object);
 }
 
-// It weighs more from now on; by its owner, or before anybody else has seen it.
+// Adds to the weight of an object. Only its owner may call this, or whoever has just made it.
 void mare__object_gains(struct mare__object *object, size_t bytes);
 
 // Another pays for it from now on, or, with NULL, nobody; by its owner. False: that account has not

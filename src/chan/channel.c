@@ -5,12 +5,12 @@
 //
 // Invariants, whenever the lock is free: receivers wait only while the ring is empty and no sender
 // waits; senders wait only while the ring is full and no receiver waits. So at most one line is not
-// empty. (A spot whose wait has been claimed by another may still stand in line; it counts as
-// absent and is skipped by whoever meets it.)
+// empty. (A spot whose wait has been claimed by another may still stand in line. It counts as
+// absent and is skipped.)
 //
-// The lock is a spinlock: it is never held across a wake, for the other end is claimed under it and
-// served after it; nor across a call for memory, for a ring that is too small grows between two
-// attempts.
+// The lock is a spinlock. It is never held across a wake: the other end is claimed under it and
+// served after it. It is never held across an allocation: a ring that is too small grows between
+// two attempts.
 #include "chan/channel.h"
 
 #include <stdlib.h>
@@ -65,8 +65,8 @@ void mare__chan_empty_all(struct mare__channels *all)
     }
 }
 
-// The ring is its maker's to pay for, who chose its capacity. The maker is refused more than it has
-// left; somebody else who sends is not, and the maker owes it.
+// The channel's maker pays for the ring, because it chose the capacity. The maker is refused more
+// than it has left; somebody else who sends is not, and the maker owes it.
 static bool pay(const mare_channel *channel, size_t bytes)
 {
     struct mare__account *account = channel->object.account;
@@ -111,7 +111,6 @@ void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t
     channel->object.weight = sizeof *channel;
     mare__list_init(&channel->receivers);
     mare__list_init(&channel->senders);
-    mare__list_init(&channel->in_all);
     atomic_init(&channel->can, capacity > 0 ? MARE__CAN_SEND : 0);
     channel->capacity = capacity;
     channel->runtime = runtime;
@@ -133,6 +132,15 @@ static mare_channel *create(struct mare_runtime *runtime, size_t capacity, size_
 mare_channel *mare__chan_new(struct mare_runtime *runtime, size_t capacity)
 {
     return create(runtime, capacity, capacity == 1);
+}
+
+mare_channel *mare__chan_new_event(struct mare_runtime *runtime, size_t capacity,
+                                   struct mare__event event)
+{
+    mare_channel *channel = mare__chan_new(runtime, capacity);
+    if (channel)
+        channel->event = event;
+    return channel;
 }
 
 mare_channel *mare__chan_new_whole(struct mare_runtime *runtime, size_t capacity)
@@ -163,10 +171,16 @@ static inline struct mare__spot *claim_first(struct mare__list *line)
     return NULL;
 }
 
+// How many messages it buffers.
+static inline size_t limit_of(const mare_channel *channel)
+{
+    return channel->capacity - channel->less;
+}
+
 // Tells those who look without the lock what may be possible, and gives that back.
 static inline void unlock_with(mare_channel *channel, unsigned char can)
 {
-    // Relaxed: a hint; who acts on it takes the lock.
+    // Relaxed: a hint; the lock is taken before anybody acts on it.
     atomic_store_explicit(&channel->can, can, memory_order_relaxed);
     mare__lock_release(&channel->lock);
 }
@@ -174,7 +188,7 @@ static inline void unlock_with(mare_channel *channel, unsigned char can)
 static inline void unlock(mare_channel *channel)
 {
     unsigned char can = 0;
-    if (channel->closed || channel->count < channel->capacity ||
+    if (channel->closed || channel->count < limit_of(channel) ||
         !mare__list_empty(&channel->receivers))
         can |= MARE__CAN_SEND;
     if (channel->closed || channel->count > 0 || !mare__list_empty(&channel->senders))
@@ -195,9 +209,9 @@ static void ring_pop(mare_channel *channel, mare_message *message)
     channel->count--;
 }
 
-// Twice the room, at the most as much as can be used. No lock is held: memory is asked for. False:
-// there is none.
-static __attribute__((noinline)) bool grow(mare_channel *channel)
+// Twice the room, at the most as much as can be used, but `least`. No lock is held: memory is asked
+// for. False: there is none. True: the caller tries again, for others may have been quicker.
+static __attribute__((noinline)) bool grow(mare_channel *channel, size_t least)
 {
     mare__lock_acquire(&channel->lock);
     size_t before = channel->room, paid = channel->ring == channel->own ? 0 : before;
@@ -205,6 +219,11 @@ static __attribute__((noinline)) bool grow(mare_channel *channel)
     size_t room = before ? before * 2 : MARE__RING_FIRST;
     if (room > channel->capacity)
         room = channel->capacity;
+    if (room < least)
+        room = least;
+    // Since the caller looked, others have given back so many that the ring is beyond the capacity.
+    if (before > 0 && room <= before)
+        return true;
     mare_message *ring;
     size_t more = (room - paid) * sizeof *ring;
     if (room > SIZE_MAX / sizeof *ring || !pay(channel, more))
@@ -251,7 +270,7 @@ static inline mare_err put(mare_channel *channel, mare_message *message)
 {
     if (channel->closed)
         return (mare_err)channel->closed;
-    if (channel->count == channel->capacity)
+    if (channel->count >= limit_of(channel))
         return MARE_FULL;
     if (channel->count == channel->room)
         return MARE_NOMEM;
@@ -275,7 +294,8 @@ static inline mare_err try_receive(mare_channel *channel, mare_message *message,
 {
     if (channel->count > 0) {
         ring_pop(channel, message);
-        *sender = claim_first(&channel->senders);
+        if (channel->count < limit_of(channel))
+            *sender = claim_first(&channel->senders);
         if (*sender) { // there is room for its message now
             ring_push(channel, (*sender)->message);
             channel->sent++;
@@ -317,7 +337,7 @@ static __attribute__((noinline)) mare_err send_to_nobody(mare_channel *channel,
         }
     }
     unlock(channel);
-    return err == MARE_NOMEM && grow(channel) ? mare__chan_send(channel, message, spot) : err;
+    return err == MARE_NOMEM && grow(channel, 0) ? mare__chan_send(channel, message, spot) : err;
 }
 
 mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct mare__spot *spot)
@@ -335,21 +355,33 @@ mare_err mare__chan_send(mare_channel *channel, mare_message *message, struct ma
     return MARE_OK;
 }
 
-mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__spot *spot)
+// There may be something to receive, or nobody waits. Gives the lock back. Apart from what most
+// messages need.
+static __attribute__((noinline)) mare_err receive_at_once(mare_channel *channel,
+                                                          mare_message *message,
+                                                          struct mare__spot *spot)
 {
     struct mare__spot *sender = NULL;
-    mare__lock_acquire(&channel->lock);
     mare_err err = try_receive(channel, message, &sender);
-    if (err == MARE_EMPTY && spot) {
+    if (err == MARE_EMPTY && spot)
         err = stand_in_line(&channel->receivers, spot, MARE_EMPTY);
-        if (err == MARE_EMPTY) {
-            unlock_with(channel, MARE__CAN_SEND); // to it: as above
-            return err;
-        }
-    }
     unlock(channel);
     if (sender)
         serve(sender);
+    return err;
+}
+
+mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct mare__spot *spot)
+{
+    mare__lock_acquire(&channel->lock);
+    bool nothing = channel->count == 0 && mare__list_empty(&channel->senders) && !channel->closed;
+    if (!nothing || !spot)
+        return receive_at_once(channel, message, spot);
+    mare_err err = stand_in_line(&channel->receivers, spot, MARE_EMPTY);
+    if (err == MARE_EMPTY)
+        unlock_with(channel, MARE__CAN_SEND); // to it: as above
+    else
+        unlock(channel);
     return err;
 }
 
@@ -399,6 +431,67 @@ void mare__chan_forget(mare_channel *channel, struct mare__spot *spot)
     unlock(channel);
 }
 
+// How many of the first in the ring were given back.
+static size_t back_in(const mare_channel *channel)
+{
+    uint64_t left = channel->sent + channel->back - channel->count;
+    return channel->back_until > left ? (size_t)(channel->back_until - left) : 0;
+}
+
+// Whether one of so many bytes may be added to them.
+static bool may_go_back(const mare_channel *channel, size_t bytes, size_t most)
+{
+    size_t before = back_in(channel);
+    for (size_t i = 0; i < before && bytes <= most; i++)
+        bytes += channel->ring[(channel->head + i) % channel->room].length;
+    return before < MARE__CHAN_BACK && bytes <= most;
+}
+
+// There is room for it in the ring.
+static void put_back(mare_channel *channel, mare_message *message)
+{
+    size_t before = back_in(channel);
+    size_t head = channel->head = (channel->head + channel->room - 1) % channel->room;
+    for (size_t i = 0; i < before; i++, head = (head + 1) % channel->room)
+        mare__message_move(&channel->ring[head], &channel->ring[(head + 1) % channel->room]);
+    mare__message_move(&channel->ring[head], message);
+    channel->count++;
+    channel->back++;
+    channel->back_until = channel->sent + channel->back - channel->count + before + 1;
+}
+
+mare_err mare__chan_give_back(mare_channel *channel, mare_message *message, size_t most)
+{
+    for (;;) {
+        mare__lock_acquire(&channel->lock);
+        struct mare__spot *receiver = claim_first(&channel->receivers);
+        size_t least = channel->count + 1;
+        bool full = !receiver && !may_go_back(channel, message->length, most);
+        bool fits = receiver || (channel->count < channel->room && !full);
+        if (receiver)
+            channel->back++;
+        else if (fits)
+            put_back(channel, message);
+        unlock(channel);
+        if (receiver)
+            give(receiver, message);
+        if (fits || full)
+            return fits ? MARE_OK : MARE_FULL;
+        if (!grow(channel, least))
+            return MARE_NOMEM;
+    }
+}
+
+bool mare__chan_limit(mare_channel *channel, size_t limit)
+{
+    mare__lock_acquire(&channel->lock);
+    bool can = limit <= limit_of(channel) || channel->count == 0;
+    if (can)
+        channel->less = (uint16_t)(limit < channel->capacity ? channel->capacity - limit : 0);
+    unlock(channel);
+    return can;
+}
+
 size_t mare__chan_receivers(mare_channel *channel)
 {
     size_t count = 0;
@@ -407,6 +500,14 @@ size_t mare__chan_receivers(mare_channel *channel)
         count++;
     mare__lock_release(&channel->lock);
     return count;
+}
+
+bool mare__chan_is_awaited(mare_channel *channel)
+{
+    mare__lock_acquire(&channel->lock);
+    bool awaited = !mare__list_empty(&channel->receivers);
+    mare__lock_release(&channel->lock);
+    return awaited;
 }
 
 bool mare_chan_close(mare_channel *channel)
@@ -465,7 +566,7 @@ void mare__chan_post(mare_channel *channel, struct mare__letter *letter)
     if (err == MARE_FULL || err == MARE_NOMEM) {
         mare__lock_acquire(&channel->lock);
         err = try_send(channel, message, &receiver);
-        // A ring that cannot grow is as good as full: who receives finds those in line, too.
+        // A ring that cannot grow is as good as full: a receiver finds those in line, too.
         if (err == MARE_FULL || err == MARE_NOMEM) {
             letter->spot.message = message;
             err = stand_in_line(&channel->senders, &letter->spot, MARE_FULL);
@@ -552,7 +653,7 @@ mare_err mare__chan_choose(const struct mare__choice *choice, struct mare__wait 
     mare_err err;
     do
         err = mare__chan_choose_quietly(choice, wait, message, fired, &met);
-    while (err == MARE_NOMEM && grow(choice->cases[*fired].channel));
+    while (err == MARE_NOMEM && grow(choice->cases[*fired].channel, 0));
     if (met)
         met->wake(met);
     return err;

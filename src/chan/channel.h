@@ -31,10 +31,33 @@ struct mare__far {
     // The program closes the channel.
     void (*close)(struct mare__far *far);
     // Whether a message can go there: MARE_OK, MARE_TOOBIG, or MARE_BADMSG and what stands in the
-    // way. Reads nothing that changes.
+    // way. The channel may take fewer messages from now on, if this one is large.
     mare_err (*check)(const struct mare__far *far, const mare_message *message, const char **why);
     void (*hold)(struct mare__far *far);
     void (*release)(struct mare__far *far);
+};
+
+// What a wait at a channel of the runtime's own is for, told to those who look at processes
+// (sched/look.h).
+enum mare__tells {
+    MARE__TELLS_NOTHING,
+    MARE__TELLS_READ, // the descriptor `number` can be read, or written
+    MARE__TELLS_WRITE,
+    MARE__TELLS_MEMORY, // the same of a stream in memory
+    MARE__TELLS_TIMER,
+    MARE__TELLS_FILE, // a thread apart has done what it was asked for
+    MARE__TELLS_RESOLVE,
+    MARE__TELLS_DATABASE,
+    MARE__TELLS_CHANGE,  // something has happened to the file `name`
+    MARE__TELLS_PROGRAM, // the program with the process id `number` has ended
+    MARE__TELLS_SIGNAL,
+    MARE__TELLS_FAR, // a message of a channel of another node has come
+};
+
+struct mare__event {
+    enum mare__tells tells;
+    int number;       // or 0
+    const char *name; // or NULL; lives as long as somebody waits
 };
 
 struct mare_channel {
@@ -42,18 +65,24 @@ struct mare_channel {
     mare__lock lock;        // guards all below
     atomic_uchar can;       // MARE__CAN_SEND, MARE__CAN_RECEIVE: a hint, read without the lock
     uint8_t closed;         // 0, or why nothing can be sent any more: MARE_CLOSED, MARE_NONODE
+    bool box;               // constant; see mare__chan_create_box
+    uint16_t less;          // by so many than its capacity it buffers now: see mare__chan_limit
     struct mare__far *far;  // constant; NULL: the channel is at home here
-    size_t count, capacity; // buffered messages, and how many there can be
+    size_t count, capacity; // buffered messages; how many there can be, which is constant
     struct mare__list receivers,
         senders; // of struct mare__spot; at most one of the two is not empty
     uint64_t sent;
     // Above is what every message touches, in few lines of the cache.
     mare_message *ring; // the buffer; grows up to capacity
     size_t room, head;
-    uint64_t id;
+    uint64_t back, back_until; // given back: how many; until so many have left, these are the first
+    uint64_t id;               // 0: it is the runtime's own
     struct mare_runtime *runtime; // for foreign threads that wait; NULL in unit tests
     struct mare__channels *all;   // where it is listed, or NULL: that of a process's end
-    struct mare__list in_all;
+    union {
+        struct mare__list in_all;
+        struct mare__event event; // of one that has no number and is not listed; constant
+    };
     char *name;                    // or NULL; constant after creation
     uint64_t ends;                 // the process whose end it tells, or 0
     const struct mare__site *made; // where in a program, or NULL: see sched/look.h
@@ -70,8 +99,22 @@ static inline mare_channel *mare__chan_in(mare_channel *channel)
 // it was closed before.
 bool mare__chan_close_for(mare_channel *channel, mare_err why);
 
-// How many stand in line to receive.
+// From now on it buffers so many at most, and not more than its capacity, which is 65,535 or less.
+// False: that is more than before, and it is not empty; somebody could stand in line to send where
+// there is room.
+bool mare__chan_limit(mare_channel *channel, size_t limit);
+
+// A message that was received, and that nobody wants: it is the next to be received again, but for
+// others that were given back before it. So it may be there beyond the capacity, and when the
+// channel is closed. MARE_FULL: MARE__CHAN_BACK are there already, or with it they would have more
+// than `most` bytes. MARE_NOMEM. Then it is still the caller's.
+mare_err mare__chan_give_back(mare_channel *channel, mare_message *message, size_t most);
+
+enum { MARE__CHAN_BACK = 64 };
+
+// How many stand in line to receive, which takes a walk; and whether any do.
 size_t mare__chan_receivers(mare_channel *channel);
+bool mare__chan_is_awaited(mare_channel *channel);
 
 // Whether something may be possible now. A hint: false when it is not or has just become so.
 static inline bool mare__can(const mare_channel *channel, unsigned char what)
@@ -88,6 +131,10 @@ mare_channel *mare__chan_new_whole(struct mare_runtime *runtime, size_t capacity
 void mare__chan_init(mare_channel *channel, struct mare_runtime *runtime, size_t capacity,
                      void (*destroy)(struct mare__object *));
 void mare__chan_fini(mare_channel *channel);
+
+// The same as mare__chan_new, for an event.
+mare_channel *mare__chan_new_event(struct mare_runtime *runtime, size_t capacity,
+                                   struct mare__event event);
 
 // Lists a new channel.
 void mare__chan_list(mare_channel *channel, struct mare__channels *all);
@@ -109,7 +156,7 @@ mare_err mare__chan_receive(mare_channel *channel, mare_message *message, struct
 // way.
 void mare__chan_forget(mare_channel *channel, struct mare__spot *spot);
 
-// The same for one who holds a spinlock: nobody is woken. Whom the caller met is `*met`, or NULL,
+// The same for a caller that holds a spinlock: it wakes nobody. `*met` is whom it met, or NULL,
 // and the caller calls its wake when the lock is free. No memory is asked for: so the room of the
 // channel must be whole, which it is once the plain one has said MARE_FULL.
 mare_err mare__chan_send_quietly(mare_channel *channel, mare_message *message,

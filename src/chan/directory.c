@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hash table with chains, under one mutex (no spinlock, for the table grows under it): names are
-// looked up when programs set themselves up, not for every message.
+// A hash table with chains, under one mutex (not a spinlock, because the table grows under it).
+// Programs look up names when they set themselves up, not for every message.
 #include "chan/directory.h"
 
 #include <string.h>

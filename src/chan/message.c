@@ -6,15 +6,22 @@
 #include "base/alloc.h"
 
 // Before the bytes of a message that somebody pays for: from when it is written until it is freed,
-// wherever that is.
+// wherever that is. Nobody pays for one that was adopted, which has room for this all the same.
 struct payer {
-    struct mare__account *account; // a reference
+    struct mare__account *account; // a reference, or NULL
     size_t bytes;
 };
+_Static_assert(sizeof(struct payer) == MARE__MESSAGE_RESERVE, "the room before an adopted message");
 
 static struct payer *payer_of(const mare_message *message)
 {
     return message->charged ? (struct payer *)message->as.large - 1 : NULL;
+}
+
+static uint8_t *resize_adopted(const mare_message *message, size_t capacity)
+{
+    struct payer *moved = mare__realloc(payer_of(message), sizeof *moved + capacity);
+    return moved ? (uint8_t *)(moved + 1) : NULL;
 }
 
 // The same bytes in a block of another size, for which the account has enough left.
@@ -48,7 +55,9 @@ uint8_t *mare__message_room_slow(mare_message *message, size_t size)
     while (capacity < want)
         capacity *= 2;
     uint8_t *block;
-    if (!account) {
+    if (!account && payer) {
+        block = resize_adopted(message, capacity);
+    } else if (!account) {
         block = mare__realloc(message->capacity ? message->as.large : NULL, capacity);
     } else {
         block = resize_paid(message, account, capacity);
@@ -102,6 +111,24 @@ void mare__message_shift_handles(mare_message *message, uint32_t start, uint32_t
     }
 }
 
+bool mare__message_head(mare_message *message, const char *string)
+{
+    uint8_t header[MARE__PACK_MAX];
+    size_t size = strlen(string), head = mare__pack_string_header(header, (uint32_t)size);
+    uint32_t more = (uint32_t)(head + size);
+    if (!mare__message_room(message, more))
+        return false;
+    uint8_t *data = (uint8_t *)mare__message_data(message);
+    memmove(data + more, data, message->length);
+    memcpy(data, header, head);
+    // NOLINTNEXTLINE(bugprone-not-null-terminated-result): its length stands before it
+    memcpy(data + head, string, size);
+    message->length += more;
+    message->count++;
+    mare__message_shift_handles(message, 0, more);
+    return true;
+}
+
 // Calls `visit` with every object the message refers to.
 static void each_handle(const mare_message *message, void (*visit)(struct mare__object *))
 {
@@ -127,18 +154,36 @@ void mare__message_disown(mare_message *message, struct mare__object *keeper)
     }
 }
 
-void mare__message_forget(mare_message *message, const struct mare__object *keeper)
+// Puts `to` in the place of each reference to `from`, and says how many there were.
+static size_t put(mare_message *message, const struct mare__object *from, struct mare__object *to)
 {
     uint8_t *data = (uint8_t *)mare__message_data(message);
+    size_t count = 0;
     for (uint32_t at = message->handles; at != 0;) {
         struct mare__handle handle;
         uint8_t *place = data + at - 1;
         memcpy(&handle, place, sizeof handle);
         at = handle.previous;
-        if (handle.object == keeper) {
-            handle.object = NULL;
+        if (handle.object == from) {
+            handle.object = to;
             memcpy(place, &handle, sizeof handle);
+            count++;
         }
+    }
+    return count;
+}
+
+void mare__message_forget(mare_message *message, const struct mare__object *keeper)
+{
+    put(message, keeper, NULL);
+}
+
+void mare__message_replace(mare_message *message, struct mare__object *from,
+                           struct mare__object *to)
+{
+    for (size_t count = put(message, from, to); count > 0; count--) {
+        mare__ref(to);
+        mare__unref(from);
     }
 }
 
@@ -204,8 +249,10 @@ void mare__message_clear_slow(mare_message *message)
     each_handle(message, mare__unref);
     struct payer *payer = payer_of(message);
     if (payer) {
-        mare__account_give(payer->account, payer->bytes);
-        mare__account_unref(payer->account);
+        if (payer->account) {
+            mare__account_give(payer->account, payer->bytes);
+            mare__account_unref(payer->account);
+        }
         mare__free(payer);
     } else if (message->capacity) {
         mare__free(message->as.large);
@@ -302,28 +349,66 @@ static bool resolve_all(mare_message *message, mare__resolve *resolve, void *con
     return true;
 }
 
+// What was found in bytes that a peer has sent.
+struct finding {
+    uint32_t count, handles;
+    bool repeats;
+};
+
+static mare_err examine(const uint8_t *at, size_t length, bool resolves, struct finding *finding)
+{
+    const uint8_t *end = at + length;
+    *finding = (struct finding){0};
+    if (length > MARE__MESSAGE_MAX)
+        return MARE_TOOBIG;
+    if (!count_objects(at, end, true, &finding->count) ||
+        !is_acceptable(at, end, &finding->repeats, &finding->handles) ||
+        (finding->handles > 0 && !resolves))
+        return MARE_BADMSG;
+    return MARE_OK;
+}
+
+// Makes a message of bytes that were examined and are its own now.
+static mare_err complete(mare_message *message, const struct finding *finding,
+                         enum mare__trust trust, mare__resolve *resolve, void *context)
+{
+    message->count = finding->count;
+    message->rich = true;
+    message->repeats = finding->repeats;
+    message->trust = (uint8_t)trust;
+    if (finding->handles == 0 || resolve_all(message, resolve, context))
+        return MARE_OK;
+    mare__message_clear(message);
+    return MARE_BADMSG;
+}
+
 mare_err mare__message_accept_with(mare_message *to, const void *bytes, size_t length,
                                    enum mare__trust trust, mare__resolve *resolve, void *context)
 {
-    const uint8_t *at = bytes, *end = at + length;
-    uint32_t count, handles = 0;
-    bool repeats = false;
-    if (length > MARE__MESSAGE_MAX)
-        return MARE_TOOBIG;
-    if (!count_objects(at, end, true, &count) || !is_acceptable(at, end, &repeats, &handles) ||
-        (handles > 0 && !resolve))
-        return MARE_BADMSG;
+    struct finding finding;
+    mare_err err = examine(bytes, length, resolve != NULL, &finding);
+    if (err)
+        return err;
     if (!mare__message_append(to, bytes, length))
         return MARE_NOMEM;
-    to->count = count;
-    to->rich = true;
-    to->repeats = repeats;
-    to->trust = (uint8_t)trust;
-    if (handles > 0 && !resolve_all(to, resolve, context)) {
-        mare__message_clear(to);
-        return MARE_BADMSG;
-    }
-    return MARE_OK;
+    return complete(to, &finding, trust, resolve, context);
+}
+
+mare_err mare__message_adopt_with(mare_message *to, void **block, size_t length,
+                                  enum mare__trust trust, mare__resolve *resolve, void *context)
+{
+    struct finding finding;
+    struct payer *before = *block;
+    mare_err err = examine((uint8_t *)(before + 1), length, resolve != NULL, &finding);
+    if (err)
+        return err;
+    *before = (struct payer){NULL, sizeof *before + length};
+    *block = NULL;
+    mare__message_init(to);
+    to->as.large = (uint8_t *)(before + 1);
+    to->length = to->capacity = (uint32_t)length;
+    to->charged = true;
+    return complete(to, &finding, trust, resolve, context);
 }
 
 mare_err mare__message_accept(mare_message *to, const void *bytes, size_t length,

@@ -44,6 +44,7 @@ struct mare__handle {
 } __attribute__((packed));
 
 enum { MARE__MESSAGE_MAX = 1 << 30 };
+enum { MARE__MESSAGE_RESERVE = 16 }; // bytes before those that a message can adopt
 
 // Who wrote the bytes of a message, and so what may stand in them.
 enum mare__trust {
@@ -61,7 +62,7 @@ struct mare_message {
     bool rich;         // there are tables, functions or others beyond plain values and references
     bool repeats; // some value is referred to again: the reader must number tables and functions
     uint8_t trust : 4;   // enum mare__trust
-    uint8_t charged : 1; // somebody pays for `large`: see message.c
+    uint8_t charged : 1; // it is said before `large` who pays for it: see message.c
     uint8_t open : 3;    // not 0: a table is being built at its end, see value.c
     uint8_t stamp_high;  // 40 bits: the number of the event that sent it (see sched/trace.h), or 0
     uint32_t stamp_low;
@@ -134,6 +135,9 @@ static inline struct mare__object *mare__handle_object(const uint8_t *payload)
     return handle.object;
 }
 
+// Puts a string before the values that a message has. False when there is no memory.
+bool mare__message_head(mare_message *message, const char *string);
+
 // Copies a message; `to` must be empty. False when there is no memory.
 bool mare__message_copy(mare_message *to, const mare_message *from);
 
@@ -156,6 +160,11 @@ typedef struct mare__object *mare__resolve(void *context, const uint8_t payload[
 mare_err mare__message_accept_with(mare_message *to, const void *bytes, size_t length,
                                    enum mare__trust trust, mare__resolve *resolve, void *context);
 
+// The same without a copy, of bytes that are not none and begin MARE__MESSAGE_RESERVE bytes after
+// the start of a block of mare__alloc. If it becomes the message's, `*block` is NULL then.
+mare_err mare__message_adopt_with(mare_message *to, void **block, size_t length,
+                                  enum mare__trust trust, mare__resolve *resolve, void *context);
+
 // The other way round: `write` makes of each reference a payload of the same size, and fails for
 // those that must not leave. Then the message has no references any more. MARE_BADMSG: it was
 // refused, and stays as it was but for what `write` noted.
@@ -166,6 +175,10 @@ mare_err mare__message_dissolve(mare_message *message,
 
 // Calls `visit` for every object that the message refers to, until one is refused. False: one was.
 bool mare__message_check(const mare_message *message, bool (*accepts)(const struct mare__object *));
+
+// Puts another object in the place of one, wherever the message refers to it.
+void mare__message_replace(mare_message *message, struct mare__object *from,
+                           struct mare__object *to);
 
 // A message that an object keeps and that refers to the object itself would keep it for ever: such
 // references are made not to count (disown), and must be forgotten before the message is cleared.

@@ -2,9 +2,9 @@
 // Waiting: how a routine (or a foreign thread) sleeps until exactly one of several things happens
 // to it.
 //
-// A wait has one word. Its owner stands in the lines of channels and publishes the wait; whoever
-// wants to end it (a channel's other end, a close, a timer, a kill) must first claim it, and only
-// one can. The claimant writes the outcome and wakes the owner.
+// A wait has one word. Its owner stands in the lines of channels and publishes the wait; to end it,
+// a channel's other end, a close, a timer or a kill must first claim it, and only one can. The
+// claimant writes the outcome and wakes the owner.
 //
 //          owner: publish          anyone: claim           owner: begins again
 //     IDLE ---------------> WAITING -------------> ENDED ---------------------> IDLE

@@ -8,8 +8,10 @@
 const char mare__cli_group_help[] =
     "mare group NAME --join [NODE@]HOST:PORT [options]\n"
     "\n"
-    "Asks a member of a group what it knows: the members, who is up, the locks it has heard of,\n"
-    "which of them are held there, and how many wait there.\n"
+    "Asks the members of a group what they know: who is up; who holds each lock, by which\n"
+    "fencing number, and who waits for it; who leads each election; how far each replica and\n"
+    "multicast is. The node of --join is asked first, then the members that it takes for alive.\n"
+    "What is not used by a member that answers is not listed.\n"
     "\n"
     "Options\n"
     "  --join [NODE@]HOST:PORT   the node to ask, a member of the group; required\n"
@@ -23,7 +25,8 @@ const char mare__cli_group_help[] =
     "Try\n"
     "  mare group bank --join 127.0.0.1:7000\n"
     "\n"
-    "Exit codes: 0 it has answered; 1 it has not; 2 wrong usage.\n";
+    "Exit codes: 0 the node has answered, and has a lease: its part of the group works; 1 it has\n"
+    "not answered; 2 wrong usage; 3 it has answered, and has no lease: it reaches no majority.\n";
 
 static int refuse(const char *problem, const char *word)
 {

@@ -168,7 +168,7 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-// Whether a function has that name; says all that is known of those that have.
+// Prints the documentation of all functions with this name. False: there is none.
 static bool help_functions(const char *name)
 {
     bool found = false;
@@ -185,7 +185,7 @@ static bool help_functions(const char *name)
     return found;
 }
 
-// Whether one of the names, which have spaces between them, is nearly the word.
+// Whether one of these names, separated by spaces, is similar to the word.
 static bool has_near(const char *names, const char *word)
 {
     char one[64];
@@ -198,7 +198,7 @@ static bool has_near(const char *names, const char *word)
     return false;
 }
 
-// There is no such thing; but perhaps some that are called alike.
+// Says that there is no help for this name, and lists similar names.
 static int help_nothing(const char *name)
 {
     bool first = true;
@@ -296,9 +296,9 @@ static int dispatch(int argc, char **argv)
     return mare__cli_run(SOURCE_FILE, argc - 1, argv + 1);
 }
 
-// Whoever started us may have closed one of 0, 1 and 2. The next thing opened, a connection or the
-// loop's own, would have its number, and be what children inherit and print writes to. So something
-// stands there that can be neither read nor written, as before.
+// The program may have been started with one of 0, 1 and 2 closed. The next thing opened, a
+// connection or the loop's own, would have its number, and be what children inherit and print
+// writes to. So something stands there that can be neither read nor written, as before.
 static void fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -185,7 +185,7 @@ static bool is_for(const char *option, const char *command, const char *algorith
     return true;
 }
 
-// Whether all options were for this command, and for the algorithm that they ask for.
+// Checks that every option belongs to this command and to the chosen algorithm.
 static int check_options(const struct place_arguments *args, int argc, char **argv)
 {
     const char *algorithm = mare__place_algorithm(args);

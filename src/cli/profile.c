@@ -18,7 +18,7 @@ const char mare__cli_profile_help[] =
     "mare --profile FILE app.lua [args]\n\n"
     "Runs a program (also -e CODE, or -) and writes to FILE where it spent its processor time. A\n"
     "FILE that ends with .svg is a flame graph, for a browser: a box is a function, as wide\n"
-    "as its time, on top of whoever called it; point at one to read it. Any other FILE gets a\n"
+    "as its time, on top of its caller; point at one to read it. Any other FILE gets a\n"
     "stack a line and its microseconds, as flamegraph.pl and speedscope read them.\n";
 
 enum { WIDTH = 1200, ROW = 17, MARGIN = 10, TOP = 40, LETTER = 7 };

@@ -7,8 +7,8 @@
 //                 ^-----------(number, more?)-------+        of something are collected
 //
 // The screen's lock is the terminal thread's all the time, except while it waits for a key or for
-// an answer. So whoever holds it may draw: what processes write while a line is being edited takes
-// that line's place, and the line is drawn again below.
+// an answer. So the thread that holds it may draw: what processes write while a line is being
+// edited takes that line's place, and the line is drawn again below.
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
@@ -77,7 +77,7 @@ static void uncover(void)
     screen.covered = false;
 }
 
-// What any thread writes to standard output or error, when they are the terminal.
+// Writes output of any thread to the terminal, above the line that is being typed.
 static ssize_t write_around_prompt(void *file, const char *bytes, size_t length)
 {
     pthread_mutex_lock(&screen.lock);
@@ -316,7 +316,7 @@ static bool send_text(struct repl *repl, const char *text, bool completes)
     return sent;
 }
 
-// Whether the text had not been taken.
+// Takes back a text that the process has not received yet. False: it has.
 static bool take_back(struct repl *repl)
 {
     mare_message *message;
@@ -358,8 +358,8 @@ static char *text_at(const mare_message *message, unsigned index)
                                      : NULL;
 }
 
-// Asks the process what a text can become: what to add, and the candidates. False: it does not
-// answer soon, for a routine of it computes. A late answer has an old number.
+// Asks the process to complete a text: what to add, and the candidates. False: it does not answer
+// in time, because one of its routines computes. A late answer is known by its old number.
 static bool ask(struct repl *repl, const char *text, char **more, char **list)
 {
     mare_message *answer = NULL;
@@ -481,7 +481,7 @@ static mare_process *start(struct repl *repl, int argc, char **argv)
     return process;
 }
 
-// Until the process is where an interrupt does not end it, if it does not end before.
+// Waits until the process can survive an interrupt, or has ended.
 static void await_start(struct repl *repl)
 {
     mare_message *ready;

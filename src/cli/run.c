@@ -50,9 +50,9 @@ static void on_signal(int number)
     mare__unpark(&interrupt.parker);
 }
 
-// Whether it comes true within a second. That is counted in naps: where this thread has to wait for
-// a processor the others have to wait as well, and get as much more time. Programs that were asked
-// to end have a time of their own.
+// Waits up to a second for a flag. The second is counted in naps: on a busy machine, where this
+// thread gets the processor late, the others get more time, too. While child programs are asked to
+// end, which has a limit of its own, no time is counted.
 static bool within_a_second(atomic_bool *awaited)
 {
     for (int naps = 0; naps < 100 && !atomic_load(awaited);)
@@ -206,17 +206,14 @@ int mare__cli_finish(mare_runtime *runtime)
                                                MARE_DEADLOCK)) // an error where it waits
         err = mare__runtime_await(runtime, true, MARE_FOREVER);
     int code = atomic_load(&runtime->exit_code);
-    if (err == MARE_DEADLOCK && mare_process_alive(main)) {
-        fprintf(stderr, "mare: %s\n",
-                mare_strerror(MARE_DEADLOCK)); // it caught that, and waits again
+    if (err == MARE_DEADLOCK && mare_process_alive(main)) { // it caught that, and waits again
+        mare__deadlock_report(runtime, mare_strerror(MARE_DEADLOCK), stuck);
         code = EXIT_DIED;
     } else if (err == MARE_DEADLOCK) {
-        fprintf(stderr, "mare: deadlock: %lu %s for what can no longer come; ended\n",
-                atomic_load(&runtime->live),
-                atomic_load(&runtime->live) == 1 ? "process waits" : "processes wait");
-    }
-    if (stuck && (err == MARE_DEADLOCK || main->how == MARE_DIED))
+        mare__deadlock_report(runtime, NULL, stuck);
+    } else if (stuck && main->how == MARE_DIED) {
         fputs(stuck, stderr);
+    }
     free(stuck);
     bool chosen = code >= 0; // by the program, or a signal
     if (!chosen)

@@ -76,7 +76,8 @@ const char mare__cli_submit_help[] =
     "An option can also be set as MARE_SUBMIT_KEYS and so on.\n"
     "\n"
     "Exit codes: the program's own; 1 it failed; 2 wrong usage; 120 refused; 121 the server is\n"
-    "not there, or was lost; 122 stopped by a limit; 123 cancelled; 130 interrupted.\n";
+    "not there, was lost, or its answer cannot be read; 122 stopped by a limit; 123 cancelled;\n"
+    "130 interrupted.\n";
 
 const char mare__cli_jobs_help[] =
     "mare jobs [options] [NAME@]HOST:PORT [list]        your jobs there, one a line\n"
@@ -93,7 +94,7 @@ const char mare__cli_jobs_help[] =
     "  --json               one JSON object a line\n"
     "\n"
     "Exit codes: 0 done; 1 there is no such job; 2 wrong usage; 120 refused; 121 the server is\n"
-    "not there.\n";
+    "not there, or its answer cannot be read.\n";
 
 const char mare__cli_attach_help[] =
     "mare attach [options] [NAME@]HOST:PORT\n"

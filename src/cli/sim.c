@@ -18,7 +18,7 @@ struct arguments {
     mare_coord_setup setup; // the algorithm and its parameters
     uint32_t n;             // 0: by the seed
     uint64_t seed, seeds;
-    const char *faults;
+    const char *faults, *map;
     mare_sim_profile profile;
     int64_t loss_ppm, duplicate_ppm, abandon_ppm, drift_ppm, rounds; // −1: not given
     bool seed_given, table, speed;
@@ -60,6 +60,7 @@ const char mare__cli_sim_help[] =
     "  --trace            every step (a calm run shows it without being asked)\n"
     "  --draw FILE        a space-time diagram: FILE.html to move about in, or FILE.svg\n"
     "  --from US, --to US the part of the run to draw\n"
+    "  --map FILE.svg     a network from above, for the figures that have one\n"
     "  --shiviz FILE      a log for ShiViz\n"
     "  --table            messages and delays next to the formulas, n = 2 ... 200\n"
     "  --speed            messages delivered in a second\n"
@@ -319,6 +320,13 @@ static int read_text(struct arguments *args, const char *word, const char *value
         args->show.shiviz = value;
         return 1;
     }
+    if (strcmp(word, "--map") == 0) {
+        args->map = value;
+        if (ends_with(value, ".svg"))
+            return 1;
+        fprintf(stderr, "mare sim: --map is a file that ends with .svg, not '%s'\n", value);
+        return -1;
+    }
     if (strcmp(word, "--draw") != 0)
         return 0;
     args->show.draw = value;
@@ -371,6 +379,7 @@ static int check_together(const struct arguments *args)
         {show->json && show->trace, "--json and --trace are two things: one of them"},
         {window && !show->draw && !sweep,
          "--from and --to are the part of the run that --draw shows"},
+        {sweep && args->map, "--map is of one run, and --seeds are many"},
         {show->to_us && show->from_us >= show->to_us, "--from is before --to"},
         {sweep && args->seed > (uint64_t)INT64_MAX - (args->seeds - 1),
          "there are not that many seeds above --seed"},
@@ -433,7 +442,7 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-// What is known of the algorithm, if one is named, then the options.
+// Prints what is known of an algorithm, if one is named, and then the options.
 static int help(const char *name)
 {
     const mare_coord_algorithm *algorithm = mare_sim_find(name);
@@ -484,6 +493,8 @@ int mare__cli_sim(int argc, char **argv)
         return code;
     if (scenario && (args.table || args.speed))
         return refuse("a figure or file has no", args.table ? "--table" : "--speed");
+    if (!scenario && args.map)
+        return refuse("only some figures, and files of yours, have a", "--map");
     if (args.table)
         return print_table(&args);
     if (args.speed)

@@ -5,6 +5,10 @@
 
 #include "cli/cli.h"
 
+// Added to the exit code by the runner, so that it is told from that of a case which ends the
+// program.
+enum { OURS = 240 };
+
 const char mare__cli_test_help[] =
     "mare test [FILE.lua | FOLDER ...] [PATTERN]\n"
     "\n"
@@ -32,5 +36,13 @@ int mare__cli_test(int argc, char **argv)
             return 0;
         }
     }
-    return mare__cli_run_module("mare._test", argc, argv);
+    static char runner[] = "require 'mare._test'(true, ...)";
+    argv[0] = runner;
+    int code = mare__cli_run(SOURCE_CODE, argc, argv);
+    if (code >= OURS && code <= OURS + EXIT_USAGE)
+        return code - OURS;
+    if (code > EXIT_SIGNAL)
+        return code;
+    printf("Bail out! The tests ended early, with exit code %d: did a case call os.exit?\n", code);
+    return EXIT_DIED;
 }

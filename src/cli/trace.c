@@ -6,18 +6,35 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "sim/report.h"
+#include "wire/utf8.h"
 
 const char mare__cli_trace_help[] =
     "mare --trace FILE app.lua [args]\n\n"
     "Runs a program (also -e CODE, or -) and writes to FILE, one JSON object a line, what its\n"
     "processes do: spawn, start, send, receive, block, wake, end. A receive names the send that\n"
-    "caused it, so that it can be told what happened before what: docs/reference/cli.md.\n";
+    "caused it, so that it can be told what happened before what: docs/reference/cli.md.\n"
+    "If several nodes are traced, `mare trace draw` takes all their files.\n";
 
 static struct {
     const char *path;
     FILE *file; // NULL: nothing is traced
     uint64_t begin_ns;
 } trace;
+
+// As much of a name as fits into 63 bytes. Bytes that are not UTF-8 become question marks, because
+// no JSON reader would take them.
+static void write_name(const char *name)
+{
+    char text[64];
+    struct mare__utf8 state = {0};
+    snprintf(text, sizeof text, "%.*s", (int)mare__utf8_fit(name, sizeof text - 1), name);
+    bool sound = mare__utf8_check(&state, text, strlen(text)) && mare__utf8_complete(&state);
+    for (char *at = text; *at && !sound; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    mare_sim_write_quoted(text, trace.file);
+}
 
 static void write_event(void *unused, const mare_event *event)
 {
@@ -29,10 +46,20 @@ static void write_event(void *unused, const mare_event *event)
     const struct {
         const char *name;
         uint64_t value;
-    } rest[] = {{"channel", event->channel}, {"other", event->other}, {"cause", event->cause}};
+    } rest[] = {{"channel", event->channel},
+                {event->kind == MARE_EVENT_SPAWN ? "other" : "life", event->other},
+                {"cause", event->cause}};
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         if (rest[i].value)
             fprintf(trace.file, ",\"%s\":%" PRIu64, rest[i].name, rest[i].value);
+    if (event->name) {
+        bool node = event->kind == MARE_EVENT_NODE || event->kind == MARE_EVENT_ARRIVE;
+        fprintf(trace.file, ",\"%s\":",
+                event->kind == MARE_EVENT_START ? "name"
+                : node                          ? "node"
+                                                : "channel_name");
+        write_name(event->name);
+    }
     fputs("}\n", trace.file);
 }
 

@@ -1,221 +1,130 @@
 // SPDX-License-Identifier: MIT
 // `mare trace draw`: the simulator's space-time diagram of a real run, made from what `mare
-// --trace` has written. The events are read and put into order; each effect is chained to its
-// cause; then those of the window become what the simulator would have seen: a message is sent
-// where its cause is, and arrives where its effect is.
+// --trace` has written, of one program or of several nodes (trace_read.c). The events of the window
+// become what the simulator would have seen: a message is sent where its source is, and arrives
+// where its effect is.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/trace_read.h"
 #include "sim/report.h"
+#include "wire/utf8.h"
 
 enum {
     LINES = 60,     // processes in a drawing
     READABLE = 500, // messages in one, unless a window is given
     CHOSEN = 64,    // processes that can be asked for
+    LABEL = 48,     // bytes of what a process is called in a drawing
+    CHANNELS = 40,  // named channels that are told apart
+    SHORT = 15,     // bytes of a name that are shown
 };
 
 const char mare__cli_trace_draw_help[] =
-    "mare trace draw FILE [options]\n\n"
+    "mare trace draw FILE... [options]\n\n"
     "Draws what `mare --trace FILE` has written: a line for each process, an arrow for each\n"
-    "message, spawn and end that another process has noticed, and where processes wait.\n\n"
+    "message, spawn and end that another process has noticed, and where processes wait. The files\n"
+    "of several nodes are drawn together, with the messages between them.\n\n"
     "  --out DRAWING      a page to move about in (.html), or .svg; FILE.html without it\n"
+    "  --shiviz LOG       a log for ShiViz instead, with vector clocks\n"
     "  --from S, --to S   the part of the run to draw, in seconds from its beginning; without\n"
     "                     them the first 500 messages\n"
-    "  --process N,N,...  only these processes, by their numbers\n\n"
+    "  --process P,P,...  only these processes, by their numbers or names; of one of several\n"
+    "                     nodes: NODE/P\n\n"
     "  mare --trace app.trace app.lua\n"
-    "  mare trace draw app.trace --to 0.5 --process 1,4,5\n";
+    "  mare trace draw app.trace --to 0.5 --process 1,4,till\n"
+    "  mare trace draw ebb.trace flow.trace --process ebb/1,flow/1\n";
 
-struct event {
-    uint64_t number, time_ns, process, channel, cause;
-    mare_event_kind kind;
-    size_t first, next; // its effects: the first, and the next of its own cause; NOWHERE: none
-};
-
-#define NOWHERE SIZE_MAX
+// Kinds of arrows. FORMS: how many there are before those of named channels.
+enum { SPAWN, MESSAGE, END, FORMS };
 
 struct trace {
-    const char *path;
-    struct event *events;
-    size_t count, room;
+    struct mare__history history;
+    const char *paths[MARE__HISTORY_FILES];
+    unsigned files;
     uint64_t from_ns, to_ns;
     bool window;
-    uint64_t chosen[CHOSEN];
+    char *chosen[CHOSEN]; // as they were given
     unsigned choices;
-    // Those that are drawn: their numbers and names.
-    uint64_t process[LINES];
-    char names[LINES][24];
+    // The processes that these are.
+    struct one {
+        unsigned file;
+        uint64_t process;
+    } wanted[CHOSEN];
+    unsigned wants;
+    // Those that are drawn, and what they are called.
+    struct one line[LINES];
+    char names[LINES][LABEL];
     unsigned lines;
+    // The kinds of arrows: these, then the messages of each channel that has a name.
+    mare_coord_form forms[FORMS + CHANNELS + 1];
+    char channel_names[CHANNELS][SHORT + 1];
+    unsigned channels;
 };
-
-// ---- Reading ------------------------------------------------------------------------------------
-
-static bool take_word(const char **at, const char *word)
-{
-    size_t length = strlen(word);
-    if (strncmp(*at, word, length) != 0)
-        return false;
-    *at += length;
-    return true;
-}
-
-static bool take_number(const char **at, uint64_t *number)
-{
-    char *end;
-    if (**at < '0' || **at > '9')
-        return false;
-    errno = 0;
-    *number = strtoull(*at, &end, 10);
-    *at = end;
-    return errno == 0;
-}
-
-// Seconds, with up to nine digits after the point.
-static bool take_time(const char **at, uint64_t *time_ns)
-{
-    uint64_t seconds, unit = 1000000000;
-    if (!take_number(at, &seconds) || seconds > UINT64_MAX / unit - 1)
-        return false;
-    *time_ns = seconds * unit;
-    if (**at != '.')
-        return true;
-    for (++*at; **at >= '0' && **at <= '9'; ++*at)
-        *time_ns += (uint64_t)(**at - '0') * (unit /= 10);
-    return true;
-}
-
-static bool take_kind(const char **at, mare_event_kind *kind)
-{
-    for (int i = 0; i <= MARE_EVENT_END; i++) {
-        const char *name = mare_event_name((mare_event_kind)i), *start = *at;
-        if (take_word(at, name) && **at == '"') {
-            *kind = (mare_event_kind)i;
-            return true;
-        }
-        *at = start;
-    }
-    return false;
-}
-
-static bool read_event(const char *at, struct event *event)
-{
-    uint64_t other;
-    *event = (struct event){.first = NOWHERE, .next = NOWHERE};
-    return take_word(&at, "{\"number\":") && take_number(&at, &event->number) &&
-           take_word(&at, ",\"time\":") && take_time(&at, &event->time_ns) &&
-           take_word(&at, ",\"event\":\"") && take_kind(&at, &event->kind) &&
-           take_word(&at, "\",\"process\":") && take_number(&at, &event->process) &&
-           (!take_word(&at, ",\"channel\":") || take_number(&at, &event->channel)) &&
-           (!take_word(&at, ",\"other\":") || take_number(&at, &other)) &&
-           (!take_word(&at, ",\"cause\":") || take_number(&at, &event->cause)) &&
-           take_word(&at, "}") && (*at == '\n' || *at == '\0');
-}
-
-static bool complain(const char *path, const char *why)
-{
-    fprintf(stderr, "mare trace draw: %s: %s\n", path, why);
-    return false;
-}
-
-static bool add(struct trace *trace, const struct event *event)
-{
-    if (trace->count == trace->room) {
-        size_t room = trace->room ? 2 * trace->room : 1024;
-        struct event *events = realloc(trace->events, room * sizeof *events);
-        if (!events)
-            return complain(trace->path, "not enough memory for so many events");
-        trace->events = events;
-        trace->room = room;
-    }
-    trace->events[trace->count++] = *event;
-    return true;
-}
-
-// A program that was killed may have left half a line at the end, which is told and left out.
-static bool read_lines(struct trace *trace, FILE *file)
-{
-    char line[512], why[80];
-    struct event event;
-    bool good = true;
-    for (uint64_t number = 1; good && fgets(line, sizeof line, file); number++) {
-        bool whole = strchr(line, '\n') != NULL;
-        if (read_event(line, &event) && whole) {
-            good = add(trace, &event);
-        } else if (!whole && feof(file)) {
-            fprintf(stderr, "mare trace draw: %s: line %" PRIu64 ", the last, is cut off\n",
-                    trace->path, number);
-        } else {
-            snprintf(why, sizeof why, "line %" PRIu64 " is no event of a trace", number);
-            good = complain(trace->path, why);
-        }
-    }
-    if (good && ferror(file))
-        good = complain(trace->path, strerror(errno));
-    return good;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint64_t x = ((const struct event *)a)->number, y = ((const struct event *)b)->number;
-    return (x > y) - (x < y);
-}
-
-static struct event *find(const struct trace *trace, uint64_t number)
-{
-    struct event key = {.number = number};
-    return trace->count ? bsearch(&key, trace->events, trace->count, sizeof key, by_number) : NULL;
-}
-
-// Puts the events into the order of their numbers, and chains effects to causes. Times do not go
-// back: two workers may have looked at the clock in the other order.
-static bool link_up(struct trace *trace)
-{
-    if (trace->count == 0)
-        return complain(trace->path, "there is no event in it");
-    qsort(trace->events, trace->count, sizeof *trace->events, by_number);
-    for (size_t i = 0; i < trace->count; i++) {
-        struct event *event = &trace->events[i];
-        if (i > 0 && event->number == event[-1].number)
-            return complain(trace->path, "two events have the same number: it is of two runs");
-        if (i > 0 && event->time_ns < event[-1].time_ns)
-            event->time_ns = event[-1].time_ns;
-        struct event *cause = event->cause ? find(trace, event->cause) : NULL;
-        if (!cause || cause >= event)
-            continue;
-        event->next = cause->first;
-        cause->first = i;
-    }
-    return true;
-}
-
-static bool read_trace(struct trace *trace)
-{
-    FILE *file = fopen(trace->path, "r");
-    if (!file)
-        return complain(trace->path, strerror(errno));
-    bool good = read_lines(trace, file);
-    fclose(file);
-    return good && link_up(trace);
-}
 
 // ---- What is drawn ------------------------------------------------------------------------------
 
-static bool is_wanted(const struct trace *trace, const struct event *event)
+static const char *text_of(const struct trace *trace, size_t text)
 {
-    bool chosen = trace->choices == 0;
-    for (unsigned i = 0; i < trace->choices && !chosen; i++)
-        chosen = trace->chosen[i] == event->process;
-    return chosen && event->time_ns >= trace->from_ns && event->time_ns <= trace->to_ns;
+    return text ? trace->history.texts + text : "";
+}
+
+static bool is_one(const struct one *one, const struct mare__happening *event)
+{
+    return one->file == event->file && one->process == event->process;
+}
+
+// Whether this event of a process shows that it was meant by "4", "till", "ebb/4" or "ebb/till".
+static bool is_meant(const struct trace *trace, const struct mare__happening *event,
+                     const char *word)
+{
+    const char *node = text_of(trace, trace->history.node[event->file]);
+    size_t length = strlen(node);
+    char number[24];
+    if (length && strncmp(word, node, length) == 0 && word[length] == '/')
+        word += length + 1;
+    snprintf(number, sizeof number, "%" PRIu64, event->process);
+    return strcmp(word, number) == 0 || (event->kind == MARE_EVENT_START && event->text &&
+                                         strcmp(word, text_of(trace, event->text)) == 0);
+}
+
+static bool is_known(const struct trace *trace, const struct mare__happening *event)
+{
+    for (unsigned i = 0; i < trace->wants; i++)
+        if (is_one(&trace->wanted[i], event))
+            return true;
+    return false;
+}
+
+static bool find_wanted(struct trace *trace)
+{
+    for (size_t i = 0; trace->choices > 0 && i < trace->history.count; i++) {
+        const struct mare__happening *event = &trace->history.events[i];
+        bool meant = false;
+        for (unsigned j = 0; j < trace->choices && !meant; j++)
+            meant = is_meant(trace, event, trace->chosen[j]);
+        if (!meant || is_known(trace, event))
+            continue;
+        if (trace->wants == CHOSEN)
+            return mare__history_complain(trace->paths[0], "--process means more than 64 of them");
+        trace->wanted[trace->wants++] = (struct one){event->file, event->process};
+    }
+    return true;
+}
+
+static bool is_wanted(const struct trace *trace, const struct mare__happening *event)
+{
+    return !mare__history_is_aside(event) && (trace->choices == 0 || is_known(trace, event)) &&
+           event->time_ns >= trace->from_ns && event->time_ns <= trace->to_ns;
 }
 
 static void choose_window(struct trace *trace)
 {
     unsigned messages = 0;
-    for (size_t i = 0; !trace->window && i < trace->count; i++) {
-        const struct event *event = &trace->events[i];
+    for (size_t i = 0; !trace->window && i < trace->history.count; i++) {
+        const struct mare__happening *event = &trace->history.events[i];
         messages += event->cause != 0 && is_wanted(trace, event);
         if (messages > READABLE) {
             trace->to_ns = event->time_ns;
@@ -228,48 +137,74 @@ static void choose_window(struct trace *trace)
     }
 }
 
-static uint32_t line_of(const struct trace *trace, uint64_t process)
+static uint32_t line_of(const struct trace *trace, const struct mare__happening *event)
 {
     for (unsigned i = 0; i < trace->lines; i++)
-        if (trace->process[i] == process)
+        if (is_one(&trace->line[i], event))
             return i;
     return MARE_COORD_NOBODY;
 }
 
+// "4", "4:till", and of several nodes "ebb/4:till".
+static void name_line(struct trace *trace, const struct mare__happening *event)
+{
+    char *name = trace->names[trace->lines];
+    const char *node = text_of(trace, trace->history.node[event->file]);
+    int length = 0;
+    if (trace->files > 1 && *node)
+        length = snprintf(name, LABEL, "%.*s/", (int)mare__utf8_fit(node, 20), node);
+    else if (trace->files > 1)
+        length = snprintf(name, LABEL, "%u/", event->file + 1);
+    if (event->process)
+        snprintf(name + length, LABEL - (size_t)length, "%" PRIu64, event->process);
+    else
+        snprintf(name + length, LABEL - (size_t)length, "outside");
+    trace->line[trace->lines++] = (struct one){event->file, event->process};
+}
+
+static void add_names(struct trace *trace)
+{
+    for (size_t i = 0; i < trace->history.count; i++) {
+        const struct mare__happening *event = &trace->history.events[i];
+        uint32_t line = event->kind == MARE_EVENT_START && event->text ? line_of(trace, event)
+                                                                       : MARE_COORD_NOBODY;
+        if (line == MARE_COORD_NOBODY)
+            continue;
+        size_t length = strlen(trace->names[line]);
+        const char *name = text_of(trace, event->text);
+        snprintf(trace->names[line] + length, LABEL - length, ":%.*s",
+                 (int)mare__utf8_fit(name, SHORT), name);
+    }
+}
+
 static bool choose_lines(struct trace *trace)
 {
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct event *event = &trace->events[i];
-        if (!is_wanted(trace, event) || line_of(trace, event->process) != MARE_COORD_NOBODY)
+    for (size_t i = 0; i < trace->history.count; i++) {
+        const struct mare__happening *event = &trace->history.events[i];
+        if (!is_wanted(trace, event) || line_of(trace, event) != MARE_COORD_NOBODY)
             continue;
         if (trace->lines == LINES)
-            return complain(trace->path, "more than 60 processes do something in that time; choose "
-                                         "some by --process, or less by --from and --to");
-        if (event->process)
-            snprintf(trace->names[trace->lines], sizeof *trace->names, "%" PRIu64, event->process);
-        else
-            snprintf(trace->names[trace->lines], sizeof *trace->names, "outside");
-        trace->process[trace->lines++] = event->process;
+            return mare__history_complain(trace->paths[0],
+                                          "more than 60 processes do something in that time; "
+                                          "choose some by --process, or less by --from and --to");
+        name_line(trace, event);
     }
-    return trace->lines > 0 || complain(trace->path, "no event is in that part of it");
+    add_names(trace);
+    return trace->lines > 0 ||
+           mare__history_complain(trace->paths[0], "no event is in that part of it");
 }
 
 // ---- As the simulator would have seen it --------------------------------------------------------
 
-enum { SPAWN, MESSAGE, END };
-
-static const mare_coord_form forms[] = {
-    {.name = "spawn"}, {.name = "message", .field = {"channel"}}, {.name = "end"}, {.name = NULL}};
-
-static const mare_coord_algorithm run = {
-    .name = "run", .title = "A run", .source = "", .family = MARE_COORD_MUTEX, .forms = forms};
+static const mare_coord_form forms[FORMS] = {
+    {.name = "spawn"}, {.name = "message", .field = {"channel"}}, {.name = "end"}};
 
 static void see(mare_sim_recording *recording, mare_sim_observation *seen)
 {
     recording->observer.see(&recording->observer, seen);
 }
 
-static void step(mare_sim_recording *recording, const struct event *event, uint32_t line,
+static void step(mare_sim_recording *recording, const struct mare__happening *event, uint32_t line,
                  mare_coord_event_kind kind, bool waits)
 {
     mare_coord_event about = {.kind = kind};
@@ -282,47 +217,80 @@ static void step(mare_sim_recording *recording, const struct event *event, uint3
     recording->record[recording->count - 1].waiting = waits;
 }
 
+// The kind of the messages of a channel that has a name; MESSAGE where there are too many of these.
+static unsigned kind_of_channel(struct trace *trace, const char *name)
+{
+    char shown[SHORT + 1];
+    unsigned i = 0;
+    snprintf(shown, sizeof shown, "%.*s", (int)mare__utf8_fit(name, SHORT), name);
+    while (i < trace->channels && strcmp(trace->channel_names[i], shown) != 0)
+        i++;
+    if (i == CHANNELS)
+        return MESSAGE;
+    if (i == trace->channels) {
+        trace->forms[FORMS + i] = forms[MESSAGE];
+        trace->forms[FORMS + i].name = strcpy(trace->channel_names[i], shown);
+        trace->channels++;
+    }
+    return FORMS + i;
+}
+
+// Of what has come from outside, only the effect is known. A channel of another node has its name
+// only there, where messages are received.
+static unsigned kind_of(struct trace *trace, const struct mare__happening *cause,
+                        const struct mare__happening *effect)
+{
+    if (cause->kind == MARE_EVENT_SPAWN)
+        return SPAWN;
+    if (cause->kind != MARE_EVENT_SEND && !effect->channel)
+        return END;
+    const char *name = mare__history_channel_name(&trace->history, effect);
+    if (!*name)
+        name = mare__history_channel_name(&trace->history, cause);
+    return *name ? kind_of_channel(trace, name) : MESSAGE;
+}
+
 // The message between two events, sent or arriving.
-static void pass(const struct trace *trace, mare_sim_recording *recording,
-                 const struct event *cause, const struct event *effect, bool arrives)
+static void pass(struct trace *trace, mare_sim_recording *recording,
+                 const struct mare__happening *cause, const struct mare__happening *effect,
+                 bool arrives)
 {
     mare_coord_event arrival = {.kind = MARE_COORD_MESSAGE};
-    uint32_t from = line_of(trace, cause->process), to = line_of(trace, effect->process);
-    uint8_t data[2 + 8] = {0, cause->kind == MARE_EVENT_SPAWN  ? SPAWN
-                              : cause->kind == MARE_EVENT_SEND ? MESSAGE
-                                                               : END};
+    uint32_t from = line_of(trace, cause), to = line_of(trace, effect);
+    unsigned kind = kind_of(trace, cause, effect);
+    uint8_t data[2 + 8] = {0, (uint8_t)kind};
     for (int i = 0; i < 8; i++)
         data[2 + i] = (uint8_t)(effect->channel >> (8 * i));
     mare_sim_observation seen = {.sight = arrives ? MARE_SIM_STEPPED : MARE_SIM_SENT,
                                  .process = arrives ? to : from,
                                  .peer = arrives ? from : to,
                                  .time_us = arrives ? effect->time_ns : cause->time_ns,
-                                 .message = (uint64_t)(effect - trace->events) + 1,
+                                 .message = (uint64_t)(effect - trace->history.events) + 1,
                                  .event = arrives ? &arrival : NULL,
                                  .data = data,
-                                 .length = data[1] == MESSAGE ? sizeof data : 2};
+                                 .length = kind == SPAWN || kind == END ? 2 : sizeof data};
     see(recording, &seen);
 }
 
-static void show_event(const struct trace *trace, mare_sim_recording *recording,
-                       const struct event *event, mare_sim_outcome *outcome)
+static void show_event(struct trace *trace, mare_sim_recording *recording,
+                       const struct mare__happening *event, mare_sim_outcome *outcome)
 {
-    uint32_t line = line_of(trace, event->process);
-    const struct event *cause = event->cause ? find(trace, event->cause) : NULL;
+    uint32_t line = line_of(trace, event);
+    const struct mare__happening *events = trace->history.events, *cause = NULL;
+    if (event->source != MARE__NOWHERE)
+        cause = &events[event->source];
     if (!recording->born[line])
         step(recording, event, line, MARE_COORD_START, false);
-    if (cause && is_wanted(trace, cause) && cause < event)
+    if (cause && is_wanted(trace, cause))
         pass(trace, recording, cause, event, true);
     else if (event->kind == MARE_EVENT_BLOCK || event->kind == MARE_EVENT_WAKE)
         step(recording, event, line, MARE_COORD_TIMER, event->kind == MARE_EVENT_BLOCK);
-    for (size_t i = event->first; i != NOWHERE; i = trace->events[i].next) {
-        if (!is_wanted(trace, &trace->events[i]))
+    for (size_t i = event->first; i != MARE__NOWHERE; i = events[i].next) {
+        if (!is_wanted(trace, &events[i]))
             continue;
-        pass(trace, recording, event, &trace->events[i], false);
+        pass(trace, recording, event, &events[i], false);
         outcome->sent++;
-        outcome->by_kind[event->kind == MARE_EVENT_SPAWN  ? SPAWN
-                         : event->kind == MARE_EVENT_SEND ? MESSAGE
-                                                          : END]++;
+        outcome->by_kind[kind_of(trace, event, &events[i])]++;
     }
     if (event->kind == MARE_EVENT_END) {
         mare_sim_observation seen = {
@@ -331,109 +299,172 @@ static void show_event(const struct trace *trace, mare_sim_recording *recording,
     }
 }
 
+static void record_all(struct trace *trace, mare_sim_recording *recording,
+                       mare_sim_outcome *outcome)
+{
+    for (size_t i = 0; i < trace->history.count; i++) {
+        const struct mare__happening *event = &trace->history.events[i];
+        if (!is_wanted(trace, event))
+            continue;
+        show_event(trace, recording, event, outcome);
+        outcome->time_us = event->time_ns - trace->from_ns;
+    }
+}
+
+static void write_page(struct trace *trace, const char *const *names, bool svg, FILE *file)
+{
+    mare_sim_captions captions = {.name = names};
+    mare_sim_show show = {
+        .title = trace->paths[0], .real = 1, .captions = &captions, .to_us = UINT64_MAX};
+    mare_coord_algorithm run = {.name = "run",
+                                .title = "A run",
+                                .source = "",
+                                .family = MARE_COORD_MUTEX,
+                                .forms = trace->forms};
+    mare_sim_options options = {.setup = {.algorithm = &run, .members = trace->lines}};
+    mare_sim_outcome outcome = {0};
+    mare_sim_recording recording;
+    memcpy(trace->forms, forms, sizeof forms);
+    mare_sim_recording_init(&recording, &run, trace->lines);
+    recording.captions = &captions;
+    record_all(trace, &recording, &outcome);
+    if (svg)
+        mare_sim_write_svg(&recording, &options, &show, &outcome, file);
+    else
+        mare_sim_write_html(&recording, &options, &show, &outcome, file);
+    mare_sim_recording_fini(&recording);
+}
+
+static bool write_log(const struct trace *trace, const char *const *names, FILE *file)
+{
+    uint32_t *host = malloc(trace->history.count * sizeof *host);
+    for (size_t i = 0; host && i < trace->history.count; i++) {
+        const struct mare__happening *event = &trace->history.events[i];
+        host[i] = is_wanted(trace, event) ? line_of(trace, event) : MARE_COORD_NOBODY;
+    }
+    bool good =
+        host && mare__history_write_shiviz(&trace->history, host, trace->lines, names, file);
+    free(host);
+    return good;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), more = strlen(end);
     return length > more && strcmp(text + length - more, end) == 0;
 }
 
-static bool write_drawing(const struct trace *trace, const char *out)
+static bool write_drawing(struct trace *trace, const char *out, bool shiviz)
 {
     const char *names[LINES];
+    bool bad = false;
     for (unsigned i = 0; i < trace->lines; i++)
         names[i] = trace->names[i];
-    mare_sim_captions captions = {.name = names};
-    mare_sim_show show = {.title = trace->path, .real = 1, .captions = &captions};
-    mare_sim_options options = {.setup = {.algorithm = &run, .members = trace->lines}};
-    mare_sim_outcome outcome = {0};
-    mare_sim_recording recording;
     FILE *file = fopen(out, "w");
     if (!file)
-        return complain(out, strerror(errno));
-    mare_sim_recording_init(&recording, &run, trace->lines);
-    recording.captions = &captions;
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct event *event = &trace->events[i];
-        if (!is_wanted(trace, event))
-            continue;
-        show_event(trace, &recording, event, &outcome);
-        outcome.time_us = event->time_ns - trace->from_ns;
-    }
-    show.to_us = UINT64_MAX; // the window has been chosen
-    if (ends_with(out, ".svg"))
-        mare_sim_write_svg(&recording, &options, &show, &outcome, file);
+        return mare__history_complain(out, strerror(errno));
+    if (shiviz)
+        bad = !write_log(trace, names, file);
     else
-        mare_sim_write_html(&recording, &options, &show, &outcome, file);
-    mare_sim_recording_fini(&recording);
-    bool bad = ferror(file) != 0;
+        write_page(trace, names, ends_with(out, ".svg"), file);
+    bad |= ferror(file) != 0;
     bad |= fclose(file) != 0;
-    return !bad || complain(out, "not all of it could be written");
+    return !bad || mare__history_complain(out, "not all of it could be written");
 }
 
 // ---- The command --------------------------------------------------------------------------------
 
-static bool read_processes(struct trace *trace, const char *at)
+// Cuts the list into its words, where it stands.
+static bool read_processes(struct trace *trace, char *at)
 {
-    do {
-        if (trace->choices == CHOSEN || !take_number(&at, &trace->chosen[trace->choices++]))
+    while (at) {
+        char *end = strchr(at, ',');
+        if (end)
+            *end++ = '\0';
+        if (!*at || trace->choices == CHOSEN)
             return false;
-    } while (take_word(&at, ","));
-    return *at == '\0';
+        trace->chosen[trace->choices++] = at;
+        at = end;
+    }
+    return true;
 }
 
 static bool is_option(const char *name)
 {
-    static const char *const names[] = {"--from", "--to", "--process", "--out"};
+    static const char *const names[] = {"--from", "--to", "--process", "--out", "--shiviz"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
             return true;
     return false;
 }
 
-static bool read_option(struct trace *trace, const char *name, const char *value, const char **out)
+static bool read_option(struct trace *trace, const char *name, char *value, const char **out,
+                        bool *shiviz)
 {
     const char *at = value;
     bool from = strcmp(name, "--from") == 0;
     if (from || strcmp(name, "--to") == 0) {
         trace->window = true;
-        return take_time(&at, from ? &trace->from_ns : &trace->to_ns) && *at == '\0';
+        return mare__history_time(&at, from ? &trace->from_ns : &trace->to_ns) && *at == '\0';
     }
     if (strcmp(name, "--process") == 0)
         return read_processes(trace, value);
     *out = value;
-    return strcmp(name, "--out") == 0 && (ends_with(value, ".html") || ends_with(value, ".svg"));
+    *shiviz = strcmp(name, "--shiviz") == 0;
+    return *shiviz || ends_with(value, ".html") || ends_with(value, ".svg");
+}
+
+// Returns the exit code of a command that was called in a wrong way, or 0.
+static int read_words(struct trace *trace, int argc, char **argv, const char **out, bool *shiviz)
+{
+    for (int i = 2; i < argc; i++) {
+        bool known = is_option(argv[i]);
+        if (!known && argv[i][0] == '-' && argv[i][1])
+            return mare__cli_refuse("trace", mare__cli_trace_draw_help, "there is no option",
+                                    argv[i]);
+        if (!known && trace->files == MARE__HISTORY_FILES)
+            return mare__cli_refuse("trace", mare__cli_trace_draw_help,
+                                    "there are more than 60 files:", argv[i]);
+        if (!known) {
+            trace->paths[trace->files++] = argv[i];
+            continue;
+        }
+        if (++i == argc)
+            return mare__cli_refuse("trace", mare__cli_trace_draw_help, "there is no value for",
+                                    argv[i - 1]);
+        if (read_option(trace, argv[i - 1], argv[i], out, shiviz))
+            continue;
+        fprintf(stderr, "mare trace: %s cannot be '%s'; 'mare help trace' tells more\n",
+                argv[i - 1], argv[i]);
+        return EXIT_USAGE;
+    }
+    return 0;
 }
 
 int mare__cli_trace(int argc, char **argv)
 {
-    struct trace trace = {.path = argc > 2 ? argv[2] : NULL, .to_ns = UINT64_MAX};
+    struct trace trace = {.to_ns = UINT64_MAX};
     const char *out = NULL;
+    bool shiviz = false;
     char path[4352];
-    if (argc < 3 || strcmp(argv[1], "draw") != 0) {
+    int refused = argc > 2 && strcmp(argv[1], "draw") == 0
+                      ? read_words(&trace, argc, argv, &out, &shiviz)
+                      : 0;
+    if (refused)
+        return refused;
+    if (trace.files == 0) {
         fputs("mare: trace draws what --trace has written: mare trace draw FILE\n", stderr);
         return EXIT_USAGE;
     }
-    for (int i = 3; i < argc; i += 2) {
-        if (i + 1 < argc && read_option(&trace, argv[i], argv[i + 1], &out))
-            continue;
-        bool known = is_option(argv[i]);
-        if (!known || i + 1 == argc)
-            return mare__cli_refuse("trace", mare__cli_trace_draw_help,
-                                    known ? "there is no value for" : "there is no option",
-                                    argv[i]);
-        fprintf(stderr, "mare trace: %s cannot be '%s'; 'mare help trace' tells more\n", argv[i],
-                argv[i + 1]);
-        return EXIT_USAGE;
-    }
-    snprintf(path, sizeof path, "%s.html", trace.path);
+    snprintf(path, sizeof path, "%s.html", trace.paths[0]);
     out = out ? out : path;
-    bool good = read_trace(&trace);
+    bool good = mare__history_read(&trace.history, trace.paths, trace.files) && find_wanted(&trace);
     if (good) {
         choose_window(&trace);
-        good = choose_lines(&trace) && write_drawing(&trace, out);
+        good = choose_lines(&trace) && write_drawing(&trace, out, shiviz);
     }
     if (good)
         printf("%s: %u processes\n", out, trace.lines);
-    free(trace.events);
+    mare__history_free(&trace.history);
     return good ? 0 : EXIT_DIED;
 }

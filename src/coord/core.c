@@ -33,8 +33,8 @@ static uint32_t saved_bytes(const mare_coord_setup *setup)
     return 8 * saved_numbers(setup);
 }
 
-/* What the algorithm's largest step needs, and the core's: the deadline's timer, the news that it
- * has passed, what is saved. */
+/* The room for effects that the algorithm's largest step needs, and the core: for the deadline's
+ * timer, the news that the deadline has passed, and what is saved. */
 static void find_room(const mare_coord_setup *setup, uint64_t *effects, uint32_t *bytes)
 {
     uint32_t most;
@@ -134,7 +134,7 @@ void mare_coord_cost_of(const mare_coord_setup *setup, mare_coord_cost *cost)
         algorithm->cost(setup, cost);
 }
 
-/* Which start it is must be said: a founder's, or one that comes with a number of its own. */
+/* A START must be that of a founder, or bring a number of its own. */
 static int is_born(const mare_coord_setup *setup)
 {
     return setup->founds ? setup->self < setup->members : setup->incarnation > 0;
@@ -172,7 +172,8 @@ static mare_coord_status note_peer(mare_coord *m, const mare_coord_event *event)
     int member = mare__set_has(m->members, peer);
     if (event->kind == MARE_COORD_JOIN) {
         if (member || peer == m->setup.self)
-            return MARE_COORD_REFUSED; /* who has left comes back as another machine */
+            return MARE_COORD_REFUSED; /* a member that has left can only return as another
+                                        * machine */
         mare__set_add(m->members, peer);
         return MARE_COORD_OK;
     }
@@ -266,7 +267,7 @@ static mare_coord_status take_timer(mare_coord *m, const mare_coord_event *event
         return MARE_COORD_OK;
     }
     if (!m->waiting || !m->limited)
-        return MARE_COORD_OK; /* that of an earlier wait, which was granted or given up */
+        return MARE_COORD_OK; /* the deadline of an earlier wait, which was granted or given up */
     mare_coord_event abandon = {.kind = MARE_COORD_ABANDON, .now_us = event->now_us};
     mare_coord_status status = take_request(m, &abandon, fx);
     if (status == MARE_COORD_OK)
@@ -281,7 +282,7 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
     switch (event->kind) {
     case MARE_COORD_START:
         m->armed = 0;
-        mare__set_clear(m->down, m->setup.capacity); /* who was down before may be back */
+        mare__set_clear(m->down, m->setup.capacity); /* members that were down may be back */
         if (m->waiting || m->inside)
             mare__revoke(m, fx, "restarted");
         if (m->setup.algorithm->start)
@@ -313,7 +314,7 @@ static mare_coord_status dispatch(mare_coord *m, const mare_coord_event *event,
     }
 }
 
-/* What has to be kept goes first, if it is not what was kept before. A place has been left for it,
+/* What must be kept goes first, unless it is what was kept last. Room for it was left at the front,
  * in the list and among the bytes. */
 static void save(mare_coord *m, mare_coord_effects *fx, int happened)
 {
@@ -373,7 +374,8 @@ mare_coord_status mare_coord_step(mare_coord *m, const mare_coord_event *event,
     if (event->length && !event->data)
         return MARE_COORD_MALFORMED;
     m->now_us = event->now_us;
-    if (!m->started && membership) /* the group as it is when this member comes to it */
+    if (!m->started && membership) /* membership before START: the group that this member comes
+                                    * to */
         return note_peer(m, event);
     if (!saved_numbers(&m->setup))
         return dispatch(m, event, fx);

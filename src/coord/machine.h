@@ -72,6 +72,7 @@ struct mare_coord {
     uint8_t started, waiting, inside;
     uint8_t limited : 1; /* the present wait has a deadline */
     uint8_t unsure : 1;  /* does not know how it has voted in an earlier life, and is asking */
+    uint8_t late : 1;    /* a founder that the others may have begun without */
     uint32_t armed;      /* timers of mare__arm() that have not run out yet: one bit each */
 };
 
@@ -90,13 +91,13 @@ static inline int mare__alive(const mare_coord *m, uint32_t member)
 /* In a START: whether it is that of a founder, when the group begins. */
 static inline int mare__founds(const mare_coord *m)
 {
-    return !m->started && m->setup.founds;
+    return !m->started && m->setup.founds && !m->late;
 }
 
 /* Whether nobody that is up has a higher number. */
 int mare__is_highest(const mare_coord *m);
 
-/* Who comes after oneself on the ring of those that are up; oneself when nobody else is. */
+/* The next on the ring of the members that are up; oneself when nobody else is. */
 uint32_t mare__successor(const mare_coord *m);
 
 /* A pseudo-random number (splitmix64) from the machine's seed. */
@@ -170,7 +171,7 @@ static inline void mare__declare(uint64_t most, uint64_t most_bytes, uint32_t *e
 enum { MARE__SAVED_HEAD = 4 };
 
 /* No Lamport clock gets here by counting: at a million events a second it would take four years.
- * Who claims to be beyond is not believed, so that none is pushed to where numbers end; a time
+ * A message that claims more is not believed, so that nobody is pushed to where numbers end; a time
  * below it, multiplied by the capacity of a group, is still a number. */
 #define MARE__CLOCK_LIMIT (UINT64_C(1) << 47)
 
@@ -179,4 +180,6 @@ enum {
     MARE__SLOW = MARE_COORD_REORDER | MARE_COORD_PAUSE | MARE_COORD_DRIFT,
     MARE__LOSSY = MARE_COORD_LOSS | MARE_COORD_DUPLICATION | MARE_COORD_PARTITION,
     MARE__MORTAL = MARE_COORD_CRASH | MARE_COORD_AMNESIA | MARE_COORD_CHURN,
+    /* All may crash, if enough return with what they kept. */
+    MARE__RECALLING = MARE_COORD_CRASH | MARE_COORD_ALL_CRASH | MARE_COORD_ALL_RETURN,
 };

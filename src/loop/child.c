@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Children from start to end. The descriptor of a child, its pidfd, is watched from the start: a
-// task waits for it, reaps the child and closes the channel that others wait for. So no zombie
-// stays, whatever its owner does. The task also waits until the grace is over, once there is one.
+// Children from start to end. A child's descriptor, its pidfd, is watched from the start. A task
+// waits for it, reaps the child, and closes the channel that others wait for. So no zombie stays,
+// whatever the owner does. Once there is a grace, the task also waits for its end.
 //
 //              owner lets go, or closes it            the grace is over
 //     running -------------------------> asked to end -----------------> killed
 //        |                                     |                            |
 //        +-------------------------------------+----------------------------+--> over: reaped
 //
-// When the runtime stops, nothing watches any more: what is left is awaited and killed here, one
-// after the other, each until its own grace is over.
+// When the runtime stops, nothing is watched any more. What is left is waited for and killed here,
+// one child after the other, each after its own grace.
 #include "loop/child.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 static const uint64_t DEFAULT_GRACE = 2000000000u;
 static const uint64_t AFTER_KILL =
-    1000000000u; // a killed one that does not end hangs in the system
+    1000000000u; // a killed child that takes longer hangs in the system
 
 static void destroy_task(struct mare__object *object)
 {
@@ -45,7 +45,7 @@ static pid_t group_of(const struct mare__child *child)
 
 // ---- The end ------------------------------------------------------------------------------------
 
-// Whether it has ended.
+// Whether the child has ended; if so, reaps it.
 static bool reap(struct mare__child *child)
 {
     int code = 0;
@@ -77,7 +77,7 @@ static void kill_now(struct mare__child *child)
     pthread_mutex_unlock(&child->mutex);
 }
 
-// When it is to be killed; MARE_FOREVER: it is not, or it was.
+// When the child must be killed. MARE_FOREVER: never, or it was killed already.
 static uint64_t grace_end(struct mare__child *child)
 {
     pthread_mutex_lock(&child->mutex);
@@ -86,15 +86,15 @@ static uint64_t grace_end(struct mare__child *child)
     return at;
 }
 
-// It may have ended, it was asked to, or the grace is over. There is a channel to wait in: the
-// first time was before anybody could see the child.
-static bool watch(struct mare__task *task)
+// Runs when the child may have ended, was asked to end, or its grace is over. The channel to wait
+// in exists: the first wait made it, before anybody could see the child.
+static bool look_after(struct mare__task *task)
 {
     struct mare__child *child = MARE__ENTRY(task, struct mare__child, task);
     mare_err why = task->wait.result;
     mare__message_clear(&task->wait.message);
     if (why != MARE_OK && why != MARE_TIMEOUT && why != MARE_CANCELLED)
-        return false; // the runtime stops, and sees to it
+        return false; // the runtime stops, and last_call does the rest
     if (reap(child)) {
         end(child);
         return false;
@@ -132,7 +132,7 @@ void mare__child_terminate(struct mare__child *child)
     }
     pthread_mutex_unlock(&child->mutex);
     if (asks)
-        mare__task_nudge(&child->task); // so that it looks at the time, too
+        mare__task_nudge(&child->task); // so that the task notes the new deadline
 }
 
 enum mare__child_end mare__child_outcome(struct mare__child *child, int *code)
@@ -151,7 +151,7 @@ static void await_end(struct mare__child *child)
     int fd = child->observed.fd;
     uint64_t now = mare__now(child->task.runtime);
     mare__task_cancel(&child->task);
-    mare__child_terminate(child); // if its owner never let go of it
+    mare__child_terminate(child); // in case its owner never let go of it
     if (!child->detached &&
         !mare__child_await(fd, child->killed_at > now ? child->killed_at - now : 0)) {
         kill_now(child);
@@ -161,7 +161,7 @@ static void await_end(struct mare__child *child)
     end(child);
 }
 
-// No thread but this one is left that could know of them.
+// Ends the children that are left. No other thread knows of them any more.
 static void last_call(mare_runtime *runtime)
 {
     struct mare__list *entry;
@@ -175,7 +175,7 @@ static void destroy(struct mare__object *object)
 {
     struct mare__child *child = (struct mare__child *)object;
     if (!mare__runtime_valid(child->task.runtime))
-        return; // a fork: its threads are not here
+        return; // after a fork: the threads are in the other process
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
         if (child->pipes[i])
             mare__unref(&child->pipes[i]->object);
@@ -193,7 +193,7 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
     }
     mare__object_init(&child->object, MARE__KIND_CHILD, destroy);
     child->object.weight = sizeof *child + 2 * sizeof(mare_channel);
-    mare__task_init(&child->task, runtime, watch, destroy_task);
+    mare__task_init(&child->task, runtime, look_after, destroy_task);
     pthread_mutex_init(&child->mutex, NULL);
     child->ended = ended;
     child->group = spawning->group;
@@ -204,7 +204,7 @@ static struct mare__child *create(mare_runtime *runtime, const struct mare__spaw
     return child;
 }
 
-// It has been started, and is not known to anybody.
+// The child was started, and nobody knows of it yet.
 static int begin_watching(struct mare__child *child, int fd)
 {
     mare_runtime *runtime = child->task.runtime;
@@ -247,7 +247,7 @@ static int open_pipes(struct mare__launch *launch)
     return 0;
 }
 
-// One that was never started: nobody watches it.
+// Frees a child that was never started: nobody watches it.
 static void discard(struct mare__child *child)
 {
     for (int i = 0; i < MARE__CHILD_STREAMS; i++)
@@ -289,7 +289,7 @@ static int open_paths(struct mare__launch *launch)
     return 0;
 }
 
-// What it is that does not exist, or may not be used.
+// Which of the names in the request does not exist, or may not be used.
 static enum mare__launch_fault fault_of(const struct mare__spawning *spawning, int err)
 {
     const char *program = spawning->arguments[0], *folder = spawning->folder;
@@ -320,7 +320,7 @@ static void run(struct mare__job *job)
     launch->err = err;
 }
 
-// A killed one, which nobody knows of.
+// Waits for a killed child that nobody knows of.
 static void bury(void *argument)
 {
     struct mare__launch *launch = argument;
@@ -343,7 +343,7 @@ static void end_launch(struct mare__job *job)
     }
     mare__child_kill(launch->fd, launch->spawning.group ? launch->pid : 0);
     mare__jobs_post(job->jobs, MARE__LANE_FILES, bury,
-                    launch); // to wait for it may block, and this may be a worker
+                    launch); // waiting may block, and this may be a worker
 }
 
 // ---- With copies of what it is told -------------------------------------------------------------
@@ -372,7 +372,7 @@ static const char *copy(const char *string, char **room)
     return string ? memcpy(at, string, size) : NULL;
 }
 
-// A list with its NULL; what follows it is the rest of the room.
+// Copies a list, with its NULL. `room` moves on behind the copied strings.
 static char **copy_list(char *const *strings, char ***list, char **room)
 {
     char **at = *list;
@@ -439,6 +439,8 @@ int mare__launch_take(struct mare__launch *launch, struct mare__child **out)
     if (launch->err)
         return launch->err;
     child->pid = launch->pid;
+    child->ended->event =
+        (struct mare__event){.tells = MARE__TELLS_PROGRAM, .number = (int)launch->pid};
     int err = begin_watching(child, launch->fd);
     launch->fd = -1;
     launch->child = NULL;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Descriptors as transports. Each call is one to the system; what waits is the observer's.
+// Descriptors as transports. Each call makes one system call; the observer does the waiting.
 //
-// The structure has two holders: whoever owns the transport, and the observer, which may be about
-// to tell of the descriptor on its own thread until it has closed it. The last one frees it.
+// The structure has two holders: the owner of the transport, and the observer. The observer may be
+// about to tell of the descriptor on its own thread, until it has closed it. The last holder frees
+// the structure.
 #include "loop/descriptor.h"
 
 #include "base/alloc.h"
@@ -30,7 +31,7 @@ static void drop(struct descriptor *self)
     mare__free(self);
 }
 
-// On the observer's thread, or on that of who closes it.
+// On the observer's thread, or on the thread that closes the descriptor.
 static void on_closed(struct mare__observed *observed)
 {
     drop(MARE__ENTRY(observed, struct descriptor, observed));
@@ -39,6 +40,11 @@ static void on_closed(struct mare__observed *observed)
 static ssize_t read_some(struct mare__transport *transport, void *bytes, size_t size)
 {
     return mare__socket_read(of(transport)->observed.fd, bytes, size);
+}
+
+static ssize_t read_into(struct mare__transport *transport, struct iovec *pieces, int count)
+{
+    return mare__socket_read_into(of(transport)->observed.fd, pieces, count);
 }
 
 static ssize_t write_some(struct mare__transport *transport, struct iovec *pieces, int count)
@@ -64,7 +70,7 @@ static mare_channel *await(struct mare__transport *transport, int way)
 
 static void close_it(struct mare__transport *transport, bool cut)
 {
-    (void)cut; // the system sends what it has taken, and says no more than that it was the last
+    (void)cut; // the system still sends what it has taken, so `cut` changes nothing
     mare__observed_close(&of(transport)->observed);
 }
 
@@ -81,6 +87,7 @@ static int number(const struct mare__transport *transport)
 
 static const struct mare__transport_ops ops = {
     .read = read_some,
+    .read_into = read_into,
     .write = write_some,
     .flush = mare__transport_no_flush,
     .send_file = send_file,

@@ -5,9 +5,9 @@
 #include "loop/observer.h"
 #include "platform/transport.h"
 
-// Takes over the descriptor, in any case. NULL: not enough memory.
+// Takes over the descriptor, even if this fails. NULL: not enough memory.
 struct mare__transport *mare__descriptor_new(mare_runtime *runtime, int fd);
 
-// Gives the descriptor back: from now on it is somebody else's, who closes it, and the transport is
-// closed. Of a transport that mare__descriptor_new made.
+// Returns the descriptor and closes the transport. The descriptor stays open: the caller owns it
+// from now on, and closes it. Only for a transport that mare__descriptor_new made.
 int mare__descriptor_lend(struct mare__transport *transport);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A device file as a source: each event is what could be read at once. It is made of the public
-// interface alone, as a program would do it.
+// A device file as a source: each event is what could be read at once. Written with the public
+// interface only, as a program would do it.
 #include <errno.h>
 
 #include "base/alloc.h"
 #include "loop/source.h"
 #include "platform/socket.h"
 
-enum { CHUNK = 4096 }; // bytes of an event at the most
+enum { CHUNK = 4096 }; // the most bytes of an event
 
 struct device {
     int fd;
@@ -20,7 +20,7 @@ static mare_err on_ready(void *self, mare_message *event)
     ssize_t got = mare__device_read(device->fd, bytes, sizeof bytes);
     if (got == -EAGAIN)
         return MARE_EMPTY;
-    if (got == 0 || got == -EIO) // the end of a file; of a terminal, whose other side has gone
+    if (got == 0 || got == -EIO) // the end of the file; or the other side of a terminal is gone
         return MARE_CLOSED;
     if (got < 0)
         return MARE_IO;

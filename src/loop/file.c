@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Open files, one job at a time each. What a read brings goes into the file's buffer, whoever waits
-// for it then; so a read whose caller has gone is not lost, and the next one finds its bytes.
+// Open files. Each has one job at a time. A read fills the file's buffer even if nobody waits for
+// it any more. So a read whose caller has gone is not lost: the next one finds its bytes.
 //
 //     begin ──▶ file->job ──▶ (over) ──▶ settle: buffer, end of file, late failure ──▶ none
 #include "loop/file.h"
@@ -26,12 +26,13 @@ static void close_descriptor(void *argument)
 
 static struct mare__descriptor *hold(struct mare__descriptor *descriptor)
 {
-    // Relaxed: whoever adds a holder is one.
+    // Relaxed: the caller is a holder already.
     atomic_fetch_add_explicit(&descriptor->holders, 1, memory_order_relaxed);
     return descriptor;
 }
 
-// Whether it can be closed without waiting: not the last that is left of a file without a name.
+// Whether a close cannot block. It can block if this is the last use of a file without a name: the
+// system then frees its blocks.
 static bool closes_at_once(const struct mare__descriptor *descriptor)
 {
     struct mare__file_info info;
@@ -40,7 +41,7 @@ static bool closes_at_once(const struct mare__descriptor *descriptor)
            info.links > 0;
 }
 
-// To close may block, and this may be a worker.
+// Closing may block, and this may be a worker.
 static void let_go(struct mare__descriptor *descriptor)
 {
     // Acquire and release, as in mare__unref.
@@ -53,33 +54,66 @@ static void let_go(struct mare__descriptor *descriptor)
         mare__jobs_post(descriptor->jobs, MARE__LANE_FILES, close_descriptor, descriptor);
 }
 
-// What a job has opened.
-static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
+// Takes over what was opened, even on failure. NULL: not enough memory.
+static struct mare__descriptor *new_descriptor(struct mare__jobs *jobs, int fd,
+                                               struct mare__folder *folder)
 {
+    const struct mare__platform *platform = mare__jobs_platform(jobs);
     struct mare__descriptor *descriptor = mare__alloc_zero(sizeof *descriptor);
     if (!descriptor) {
         if (fd >= 0)
-            job->files->close(job->context, fd);
+            platform->files->close(platform->context, fd);
         if (folder)
-            job->files->close_folder(job->context, folder);
-        return -ENOMEM;
+            platform->files->close_folder(platform->context, folder);
+        return NULL;
     }
     atomic_init(&descriptor->holders, 1);
-    descriptor->jobs = mare__jobs_ref(job->job.jobs);
-    descriptor->files = job->files;
-    descriptor->context = job->context;
+    descriptor->jobs = mare__jobs_ref(jobs);
+    descriptor->files = platform->files;
+    descriptor->context = platform->context;
     descriptor->fd = fd;
-    descriptor->seekable = fd >= 0 && job->files->seek(job->context, fd, 0, MARE__FROM_HERE) >= 0;
-    descriptor->in_memory = fd >= 0 && job->files->in_memory(job->context, fd);
+    descriptor->in_memory = fd >= 0 && platform->files->in_memory(platform->context, fd);
     descriptor->folder = folder;
-    job->opened = descriptor;
+    return descriptor;
+}
+
+// Keeps what a job has opened.
+static int keep(struct mare__file_job *job, int fd, struct mare__folder *folder)
+{
+    job->opened = new_descriptor(job->job.jobs, fd, folder);
+    if (!job->opened)
+        return -ENOMEM;
+    job->opened->seekable = fd >= 0 && job->files->seek(job->context, fd, 0, MARE__FROM_HERE) >= 0;
     return 0;
+}
+
+struct mare__descriptor *mare__descriptor_near(mare_runtime *runtime, const char *path,
+                                               struct mare__file_info *info)
+{
+    struct mare__jobs *jobs = mare__jobs_of(runtime);
+    const struct mare__files *files = runtime->platform.files;
+    void *context = runtime->platform.context;
+    int fd = jobs && files->open_near ? files->open_near(context, path) : -EAGAIN;
+    if (fd < 0)
+        return NULL;
+    if (files->info(context, NULL, fd, true, info) < 0) {
+        files->close(context, fd);
+        return NULL;
+    }
+    struct mare__descriptor *descriptor = new_descriptor(jobs, fd, NULL);
+    if (descriptor)
+        descriptor->near = descriptor->seekable = true; // true: only a regular file comes here
+    return descriptor;
+}
+
+void mare__descriptor_drop(struct mare__descriptor *descriptor)
+{
+    let_go(descriptor);
 }
 
 // ---- Jobs ---------------------------------------------------------------------------------------
 
-// The job itself may be kept until the collector comes, but a file that was closed meanwhile shall
-// not.
+// The job itself may stay until the collector comes. The file must be closed now.
 static void drop(struct mare__job *job)
 {
     struct mare__file_job *file_job = (struct mare__file_job *)job;
@@ -98,7 +132,7 @@ static void run(struct mare__job *job)
 static void end(struct mare__job *job)
 {
     struct mare__file_job *file_job = (struct mare__file_job *)job;
-    drop(job); // it was never started
+    drop(job); // in case it was never started
     if (file_job->opened)
         let_go(file_job->opened);
     mare__free(file_job->bytes);
@@ -122,7 +156,7 @@ struct mare__file_job *mare__file_job_new(mare_runtime *runtime,
     job->act = act;
     job->path = path ? memcpy(room, path, size) : NULL;
     job->other = other ? memcpy(room + size, other, more) : NULL;
-    job->result = -ECANCELED; // unless it is begun
+    job->result = -ECANCELED; // until it is begun
     return job;
 }
 
@@ -187,7 +221,7 @@ int mare__act_chmod(struct mare__file_job *job)
     return job->files->permit(job->context, job->path, job->permissions);
 }
 
-// The text in `bytes` is what was asked for.
+// The text in `bytes` is the result: sets its size.
 static int with_size(struct mare__file_job *job, int err)
 {
     job->size = err ? 0 : strlen(job->bytes);
@@ -204,21 +238,7 @@ int mare__act_real(struct mare__file_job *job)
     return with_size(job, job->files->real(job->context, job->path, &job->bytes));
 }
 
-int mare__act_near(struct mare__file_job *job)
-{
-    const struct mare__files *files = job->files;
-    int fd = files->open_near ? files->open_near(job->context, job->path) : -EAGAIN;
-    int err = fd < 0 ? fd : files->info(job->context, NULL, fd, true, &job->info);
-    if (err < 0 && fd >= 0)
-        files->close(job->context, fd);
-    if (err >= 0)
-        err = keep(job, fd, NULL);
-    if (err >= 0)
-        job->opened->near = true;
-    return err;
-}
-
-// What would be four jobs, for who serves files. A pipe is not opened: that would wait.
+// Four jobs in one, for servers of files. A pipe is not opened: that would block.
 int mare__act_find(struct mare__file_job *job)
 {
     int err = mare__act_real(job);
@@ -231,7 +251,7 @@ int mare__act_find(struct mare__file_job *job)
         return 0;
     }
     err = job->files->info(job->context, NULL, fd, true,
-                           &job->info); // whatever the name means by now
+                           &job->info); // of the open file: the name may mean another one by now
     if (err < 0)
         job->files->close(job->context, fd);
     return err < 0 ? err : keep(job, fd, NULL);
@@ -263,7 +283,7 @@ int mare__act_scan(struct mare__file_job *job)
 
 // ---- What they do with descriptors --------------------------------------------------------------
 
-// Back over what was read ahead.
+// Moves the place in the file back over what was read ahead.
 static void rewind_ahead(struct mare__file_job *job)
 {
     if (job->rewind > 0)
@@ -301,6 +321,15 @@ int mare__act_truncate(struct mare__file_job *job)
     if (size < 0)
         size = job->files->seek(job->context, job->descriptor->fd, 0, MARE__FROM_HERE);
     return size < 0 ? (int)size : job->files->truncate(job->context, job->descriptor->fd, size);
+}
+
+// `number` is 0 only if another process holds the file. Other failures count as success: some file
+// systems have no such locks.
+int mare__act_hold(struct mare__file_job *job)
+{
+    int err = job->files->hold ? job->files->hold(job->context, job->descriptor->fd) : 0;
+    job->number = err != -EWOULDBLOCK;
+    return 0;
 }
 
 int mare__act_sync(struct mare__file_job *job)
@@ -403,7 +432,7 @@ void mare__file_used(struct mare__file *file, size_t size)
         drop_buffer(file);
 }
 
-// The bytes of a job join those that are there.
+// Appends the bytes of a job to those in the buffer.
 static bool adopt(struct mare__file *file, struct mare__file_job *job)
 {
     size_t have = mare__file_buffered(file);
@@ -457,7 +486,8 @@ bool mare__file_begin(struct mare__file *file, struct mare__file_job *job, bool 
 
 void mare__file_shut(struct mare__file *file)
 {
-    if (file->job && mare__runtime_valid(file->runtime)) // a fork has none who wait, but the lock
+    if (file->job && mare__runtime_valid(file->runtime)) // in a fork nobody waits, and the lock may
+                                                         // be held
         mare_chan_close(file->job->job.done);
     if (file->job)
         mare__unref(&file->job->job.object);

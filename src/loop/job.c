@@ -5,11 +5,12 @@
 //                 │                  └─────▶ nobody waits any more: lost, counts no longer
 //                 └── nobody waits any more: never begun
 //
-// Threads are made when all are busy, and end when they have been idle for a while. No more than
-// AT_WORK of a lane work for somebody who waits; beyond these, some may be lost, in a call that
-// does not come back. All are detached: nothing waits for one that is stuck. The pool is held by
-// the runtime, its threads, its jobs and open files, and outlives the runtime if it must. Whoever
-// wants to touch the runtime has the lock, and looks whether it is still there.
+// A thread is made when all are busy, and ends when it has been idle for a while. At most AT_WORK
+// threads of a lane do work that somebody waits for. Others may be lost: stuck in a call that does
+// not return, for a job that nobody waits for any more. All threads are detached, so a stuck one
+// holds up nobody. The runtime, the threads, the jobs and open files hold the pool, which may
+// outlive the runtime. To touch the runtime, take the lock and check that the runtime is still
+// there.
 #include "loop/job.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 enum { AT_WORK = 16, LOST_MAX = 48 };
 
-// A thread with nothing to do, on its stack.
+// A thread with nothing to do. It lies on that thread's stack.
 struct idler {
     struct mare__list entry;
     struct mare__parker parker;
@@ -28,8 +29,8 @@ struct idler {
 struct lane {
     struct mare__jobs *jobs;
     struct mare__list line; // of jobs that wait for a thread
-    struct mare__list idle; // of struct idler, the last to become so is called first
-    // All, those with a job, and those with one that nobody waits for.
+    struct mare__list idle; // of struct idler; the last to become idle is called first
+    // All threads, those with a job, and those whose job nobody waits for.
     unsigned threads, busy, lost;
 };
 
@@ -37,19 +38,19 @@ struct mare__jobs {
     atomic_uint holders;
     struct mare__platform platform;
     long owner;            // the operating-system process whose threads these are
-    pthread_mutex_t mutex; // guards all below, and the jobs
+    pthread_mutex_t mutex; // guards all that follows, and the jobs
     mare_runtime *runtime; // NULL once it has ended
     struct lane lanes[MARE__LANES];
-    bool at_once;              // the platform has no threads: who starts a job does it
-    unsigned holding_up;       // jobs that were begun, and that the end waits for
-    struct mare__parker *ends; // who waits for them
+    bool at_once;              // the platform has no threads: the starter does the job
+    unsigned holding_up;       // jobs that run and have `holds_up`
+    struct mare__parker *ends; // the thread that ends the runtime, waiting for those
 };
 
 // ---- The pool's own life ------------------------------------------------------------------------
 
 struct mare__jobs *mare__jobs_ref(struct mare__jobs *jobs)
 {
-    // Relaxed: whoever adds a holder is one.
+    // Relaxed: the caller is a holder already.
     atomic_fetch_add_explicit(&jobs->holders, 1, memory_order_relaxed);
     return jobs;
 }
@@ -68,7 +69,7 @@ const struct mare__platform *mare__jobs_platform(const struct mare__jobs *jobs)
     return &jobs->platform;
 }
 
-// After a fork the lock may be held for ever by a thread that does not exist here.
+// False in a fork of the program: a thread that does not exist there may hold the lock for ever.
 static bool is_usable(const struct mare__jobs *jobs)
 {
     return jobs->owner == mare__os_process();
@@ -77,12 +78,12 @@ static bool is_usable(const struct mare__jobs *jobs)
 static void call_idler(struct lane *lane)
 {
     struct mare__list *entry = lane->idle.prev;
-    mare__list_remove(entry); // so that nobody calls it twice. Its stack stays: to go on it needs
-                              // the mutex, which the caller holds
+    mare__list_remove(entry); // so that nobody calls it twice. It stays on its thread's stack: that
+                              // thread cannot go on without the mutex, which the caller holds
     mare__unpark(&MARE__ENTRY(entry, struct idler, entry)->parker);
 }
 
-static const uint64_t PATIENCE = 1000000000u; // of the end, with what holds it up
+static const uint64_t PATIENCE = 1000000000u; // how long the end waits for those jobs
 
 // Under the lock.
 static void await_those_who_hold_up(struct mare__jobs *jobs)
@@ -131,7 +132,8 @@ struct mare__jobs *mare__jobs_of(mare_runtime *runtime)
         mare__list_init(&jobs->lanes[i].idle);
     }
     atomic_store(&runtime->jobs_stop, stop);
-    if (!atomic_compare_exchange_strong(&runtime->jobs, &none, jobs)) { // somebody was quicker
+    if (!atomic_compare_exchange_strong(&runtime->jobs, &none, jobs)) { // another thread was
+                                                                        // quicker
         mare__jobs_unref(jobs);
         return none;
     }
@@ -152,7 +154,8 @@ static void release(struct mare__job *job)
     mare__jobs_unref(jobs);
 }
 
-// Nobody waits for it, or it is over: the scheduler need not reckon with it. Under the lock.
+// Nobody waits for the job any more, or it is over: the deadlock detector need not count it. Under
+// the lock.
 static void uncount(struct mare__job *job)
 {
     mare_runtime *runtime = job->jobs->runtime;
@@ -160,7 +163,7 @@ static void uncount(struct mare__job *job)
         return;
     atomic_fetch_sub(&runtime->own_busy, 1);
     if (atomic_load(&runtime->waiters) > 0)
-        mare__runtime_changed(runtime); // perhaps nothing can move now
+        mare__runtime_changed(runtime); // the rest of the program may be in a deadlock now
 }
 
 static bool can_grow(const struct lane *lane)
@@ -170,7 +173,7 @@ static bool can_grow(const struct lane *lane)
 
 static void *serve(void *argument);
 
-// There is a job in line: somebody shall do it. Under the lock.
+// There is a job in the line: calls an idle thread, or makes one. Under the lock.
 static void call(struct lane *lane)
 {
     if (!mare__list_empty(&lane->idle)) {
@@ -188,7 +191,8 @@ static void call(struct lane *lane)
     }
 }
 
-// The last who waited has gone. Under the lock. True: the pool lets it go too.
+// Nobody waits for the job any more. True: it was not begun and never will be, so the pool's hold
+// is to be given back. Under the lock.
 static bool abandon(struct mare__job *job)
 {
     struct lane *lane = &job->jobs->lanes[job->lane];
@@ -250,13 +254,14 @@ bool mare__job_is_lost(struct mare__job *job)
     return lost;
 }
 
-// Those who asked are gone: a process that was killed does not leave by itself.
+// All who asked for it are gone. A process that was killed in the wait has not called
+// mare__job_leave.
 static void destroy(struct mare__object *object)
 {
     struct mare__job *job = (struct mare__job *)object;
     if (!is_usable(job->jobs))
         return;
-    if (job->waiters > 0) // by this thread, or by one that has handed its references over
+    if (job->waiters > 0) // of this thread, or of one that gave its references away
         leave(job, job->waiters);
     release(job);
 }
@@ -264,8 +269,14 @@ static void destroy(struct mare__object *object)
 bool mare__job_init(struct mare__job *job, mare_runtime *runtime, enum mare__lane lane,
                     void (*run)(struct mare__job *job), void (*end)(struct mare__job *job))
 {
+    static const enum mare__tells tells[MARE__LANES] = {
+        [MARE__LANE_FILES] = MARE__TELLS_FILE,
+        [MARE__LANE_RESOLVE] = MARE__TELLS_RESOLVE,
+        [MARE__LANE_DATABASE] = MARE__TELLS_DATABASE,
+    };
+    struct mare__event event = {.tells = tells[lane]};
     struct mare__jobs *jobs = mare__jobs_of(runtime);
-    job->done = jobs ? mare__chan_new(runtime, 0) : NULL;
+    job->done = jobs ? mare__chan_new_event(runtime, 0, event) : NULL;
     if (!job->done)
         return false;
     mare__object_init(&job->object, MARE__KIND_REQUEST, destroy);
@@ -282,8 +293,8 @@ bool mare__job_init(struct mare__job *job, mare_runtime *runtime, enum mare__lan
 bool mare__job_start(struct mare__job *job)
 {
     struct lane *lane = &job->jobs->lanes[job->lane];
-    // Relaxed: whoever adds a holder is one.
-    atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed); // the pool
+    // Relaxed: the caller is a holder already.
+    atomic_fetch_add_explicit(&job->holders, 1, memory_order_relaxed); // for the pool
     pthread_mutex_lock(&job->jobs->mutex);
     mare__list_append(&lane->line, &job->entry);
     call(lane);
@@ -300,7 +311,7 @@ bool mare__job_start(struct mare__job *job)
 
 // ---- Threads ------------------------------------------------------------------------------------
 
-// The next job, when there is one; NULL: the thread shall end. Under the lock.
+// The next job, once there is one. NULL: the thread must end. Under the lock.
 static struct mare__job *next(struct lane *lane)
 {
     struct mare__jobs *jobs = lane->jobs;
@@ -322,12 +333,13 @@ static struct mare__job *next(struct lane *lane)
         uint64_t now = jobs->platform.now_ns(jobs->platform.context);
         idle = !jobs->platform.park(jobs->platform.context, &idler.parker, now + MARE__JOB_IDLE_NS);
         pthread_mutex_lock(&jobs->mutex);
-        idle = idle && !mare__list_empty(&idler.entry); // or it was called just now
+        idle = idle && !mare__list_empty(&idler.entry); // or it was called as its time ran out
         mare__list_remove(&idler.entry);
     }
 }
 
-// Under the lock. Who waits is made ready first, and only then is there less to wait for.
+// Under the lock. Makes the waiters ready before it stops counting the job: else the program would
+// look stuck for a moment.
 static void finish(struct lane *lane, struct mare__job *job)
 {
     job->stage = MARE__JOB_OVER;
@@ -402,7 +414,7 @@ void mare__jobs_post(struct mare__jobs *jobs, enum mare__lane lane,
         atomic_init(&posted->job.holders, 1);
         mare__list_init(&posted->job.entry);
         pthread_mutex_lock(&jobs->mutex);
-        bool goes_on = jobs->runtime != NULL; // else this is one of its threads, or the last one
+        bool goes_on = jobs->runtime != NULL; // false: all threads end, so call it here
         pthread_mutex_unlock(&jobs->mutex);
         started = goes_on && mare__job_start(&posted->job);
         release(&posted->job);

@@ -4,9 +4,9 @@
 //     put ──▶ [line, at most `room`] ──▶ thread: mare__sink_write ──▶ standard error, or a file
 //               └── full: lost, counted
 //
-// The thread is made with the first line and lasts as long as the runtime. The end waits a second
-// for what is still in line; a thread that is stuck is left behind, with all that it holds. So the
-// structure is held by both, and the last one frees it.
+// The thread is made with the first line and lasts as long as the runtime. When the runtime ends,
+// it waits a second for the lines that are left. A thread that is stuck is left behind, with all
+// that it holds. So the runtime and the thread both hold the structure, and the last one frees it.
 #include "loop/log.h"
 
 #include <stdio.h>
@@ -16,18 +16,20 @@
 #include "platform/sink.h"
 #include "platform/wall.h"
 #include "sched/marshal.h"
+#include "wire/utf8.h"
 
 #define ROOM 10000
 #define PATIENCE_NS UINT64_C(1000000000)
 
 struct line {
     struct line *next;
-    struct mare__sink *sink; // no line: those after it go there; or NULL
+    struct mare__sink *sink; // not a line: an order to write the next ones there; or NULL
+    unsigned long says;      // how many losses this line tells of
     size_t length;
     char bytes[];
 };
 
-// What all processes are told: not changed once it is there.
+// The settings that all processes see. Constant once they are published.
 struct settings {
     struct mare__object object;
     mare_message message;
@@ -41,13 +43,13 @@ struct mare__log {
     struct line *first, **last;
     size_t waiting, room;
     unsigned long written, lost, unsaid;
-    int error;
+    char why[MARE__LOG_WHY];
     bool started, over, busy;
     bool json;
     struct settings *settings; // a reference, or NULL
     mare_channel *channel;     // a reference, or NULL
-    struct mare__parker *ends; // who waits for the line to be empty
-    struct mare__parker parker;
+    bool awaited;              // somebody waits on `emptied` for the line to be empty
+    struct mare__parker emptied, parker;
 };
 
 static void line_free(struct line *line)
@@ -56,6 +58,20 @@ static void line_free(struct line *line)
         mare__sink_close(line->sink);
     mare__free(line->sink);
     mare__free(line);
+}
+
+// Counts a line that is lost, under the lock. A line that tells of losses is not a record of the
+// program: it is not counted itself, and the losses that it told of are to be told again.
+static void count_lost(struct mare__log *log, unsigned long says)
+{
+    log->lost += says == 0;
+    log->unsaid += says ? says : 1;
+}
+
+// Keeps the reason of the last loss. Under the lock.
+static void keep_reason(struct mare__log *log, const char *why)
+{
+    snprintf(log->why, sizeof log->why, "%.*s", (int)mare__utf8_fit(why, sizeof log->why - 1), why);
 }
 
 static void unref(struct mare__log *log)
@@ -72,7 +88,7 @@ static void unref(struct mare__log *log)
 
 // ---- The thread ---------------------------------------------------------------------------------
 
-// Takes the first line, or NULL: there is none, and perhaps it is all `over`.
+// Takes the first line. NULL: there is none; `*over` says whether the runtime has ended, too.
 static struct line *take(struct mare__log *log, bool *over)
 {
     mare__lock_acquire(&log->lock);
@@ -83,17 +99,32 @@ static struct line *take(struct mare__log *log, bool *over)
         log->first = line->next;
         if (!log->first)
             log->last = &log->first;
-    } else if (log->ends) {
-        mare__unpark(log->ends);
     }
+    bool tells = !line && log->awaited;
     mare__lock_release(&log->lock);
+    if (tells)
+        mare__unpark(&log->emptied);
     return line;
+}
+
+// Tells of a failed write on standard error: nobody would read of it in a file that cannot be
+// written.
+static void tell_failure(const struct mare__sink *sink, int err)
+{
+    struct mare__sink out = {.fd = -1};
+    char text[768];
+    int size = snprintf(text, sizeof text,
+                        "mare: the log %.400s cannot be written: %s (what is logged meanwhile is "
+                        "lost, and counted)\n",
+                        sink->path, strerror(err));
+    mare__sink_write(&out, text, (size_t)size);
 }
 
 static void *serve(void *argument)
 {
     struct mare__log *log = argument;
     struct mare__sink sink = {.fd = -1};
+    bool failing = false; // the last write failed, and that was told
     for (bool over = false;;) {
         struct line *line = take(log, &over);
         if (!line && over)
@@ -106,18 +137,21 @@ static void *serve(void *argument)
         if (redirects) {
             mare__sink_close(&sink);
             sink = *line->sink;
-            line->sink->path = NULL; // which has changed hands
+            line->sink->path = NULL; // the path belongs to the order's receiver now
         }
         int err = redirects ? 0 : mare__sink_write(&sink, line->bytes, line->length);
-        line_free(line);
+        if (err && !failing && sink.path)
+            tell_failure(&sink, err);
+        failing = err;
         mare__lock_acquire(&log->lock);
         log->waiting--;
         log->written += !err && !redirects;
-        log->lost += err != 0;
-        log->unsaid += err != 0;
-        if (err)
-            log->error = err;
+        if (err) {
+            count_lost(log, line->says);
+            keep_reason(log, strerror(err));
+        }
         mare__lock_release(&log->lock);
+        line_free(line);
     }
     mare__sink_close(&sink);
     unref(log);
@@ -133,10 +167,9 @@ static void settings_destroy(struct mare__object *object)
     mare__free(settings);
 }
 
-// The runtime ends.
+// Called when the runtime ends.
 static void stop(struct mare__log *log)
 {
-    struct mare__parker parker = {0};
     uint64_t deadline = log->platform.now_ns(log->platform.context) + PATIENCE_NS;
     mare__lock_acquire(&log->lock);
     struct settings *settings = log->settings;
@@ -144,14 +177,14 @@ static void stop(struct mare__log *log)
     log->settings = NULL;
     log->channel = NULL;
     log->over = true;
-    log->ends = &parker;
+    log->awaited = true;
     for (bool woken = true; woken && log->started && (log->first || log->busy);) {
         mare__lock_release(&log->lock);
         mare__unpark(&log->parker);
-        woken = log->platform.park(log->platform.context, &parker, deadline);
+        woken = log->platform.park(log->platform.context, &log->emptied, deadline);
         mare__lock_acquire(&log->lock);
     }
-    log->ends = NULL;
+    log->awaited = false;
     mare__lock_release(&log->lock);
     mare__unpark(&log->parker);
     if (settings)
@@ -161,7 +194,7 @@ static void stop(struct mare__log *log)
     unref(log);
 }
 
-static bool note(mare_runtime *runtime, const char *message, const char *traceback);
+static bool note(mare_runtime *runtime, bool warning, const char *message, const char *traceback);
 
 struct mare__log *mare__log_of(mare_runtime *runtime)
 {
@@ -179,13 +212,14 @@ struct mare__log *mare__log_of(mare_runtime *runtime)
     atomic_store(&runtime->log_note, note);
     if (atomic_compare_exchange_strong(&runtime->log, &none, log))
         return log;
-    unref(log); // somebody else has just made one
+    unref(log); // another thread has just made one
     return none;
 }
 
 // ---- Lines --------------------------------------------------------------------------------------
 
-// Counts a line in, and starts the thread with the first. False: no room, unless it `must` be.
+// Counts a line in, and starts the thread with the first one. False: no room; with `must` there
+// always is.
 static bool admit(struct mare__log *log, bool must)
 {
     mare__lock_acquire(&log->lock);
@@ -215,42 +249,58 @@ static void append(struct mare__log *log, struct line *line)
     mare__unpark(&log->parker);
 }
 
-bool mare__log_put(struct mare__log *log, const char *bytes, size_t length)
+bool mare__log_put(struct mare__log *log, const char *bytes, size_t length, unsigned long says)
 {
     struct line *line = mare__alloc(sizeof *line + length);
     if (!line || !admit(log, false)) {
         mare__free(line);
-        mare__log_lose(log);
+        mare__log_lose(log, says, NULL);
         return false;
     }
     line->next = NULL;
     line->sink = NULL;
+    line->says = says;
     line->length = length;
     memcpy(line->bytes, bytes, length);
     append(log, line);
     return true;
 }
 
-void mare__log_lose(struct mare__log *log)
+void mare__log_lose(struct mare__log *log, unsigned long says, const char *why)
 {
     mare__lock_acquire(&log->lock);
-    log->lost++;
-    log->unsaid++;
+    count_lost(log, says);
+    if (why)
+        keep_reason(log, why);
     mare__lock_release(&log->lock);
 }
 
-// A piece of text as a JSON string, or on one line.
+// The number of bytes of the UTF-8 character at `text`; 0: there is no valid one.
+static size_t character(const char *text)
+{
+    struct mare__utf8 state = {0};
+    for (size_t size = 1; mare__utf8_check(&state, text + size - 1, 1); size++)
+        if (mare__utf8_complete(&state))
+            return size;
+    return 0;
+}
+
+// Appends text as a JSON string, or on one line. Bytes that are not UTF-8 are replaced in JSON.
 static void add_text(mare_message *line, const char *text, bool json)
 {
-    for (; *text; text++) {
+    for (size_t size; *text; text += size ? size : 1) {
         char escaped[8];
         unsigned char c = (unsigned char)*text;
+        size = json && c >= 0x80 ? character(text) : 1;
         if (c == '\n' || c == '\t')
             snprintf(escaped, sizeof escaped, "\\%c", c == '\n' ? 'n' : 't');
         else if (c < ' ')
             snprintf(escaped, sizeof escaped, "\\u%04x", c);
+        else if (size == 0)
+            snprintf(escaped, sizeof escaped, "\\ufffd");
         else
-            snprintf(escaped, sizeof escaped, "%s%c", json && strchr("\"\\", c) ? "\\" : "", c);
+            snprintf(escaped, sizeof escaped, "%s%.*s", json && strchr("\"\\", c) ? "\\" : "",
+                     (int)size, text);
         mare__message_append(line, escaped, strlen(escaped));
     }
 }
@@ -260,13 +310,14 @@ static void add(mare_message *line, const char *text)
     mare__message_append(line, text, strlen(text));
 }
 
-// A message of the runtime's own, once the program has set up its log.
-static bool note(mare_runtime *runtime, const char *message, const char *traceback)
+// Logs a message of the runtime's own, if the program has set up its log. False: it has not, or its
+// log is a Lua function, which cannot be called from here.
+static bool note(mare_runtime *runtime, bool warning, const char *message, const char *traceback)
 {
     struct mare__log *log = atomic_load(&runtime->log);
     struct mare__wall wall;
     char time[MARE__WALL_TEXT];
-    mare_message line; // as a buffer that grows
+    mare_message line; // used as a buffer that grows
     mare__lock_acquire(&log->lock);
     bool json = log->json, elsewhere = log->channel != NULL || !log->settings;
     mare__lock_release(&log->lock);
@@ -277,13 +328,16 @@ static bool note(mare_runtime *runtime, const char *message, const char *traceba
     mare__message_init(&line);
     add(&line, json ? "{\"time\":\"" : "");
     add(&line, time);
-    add(&line,
-        json ? "\",\"level\":\"error\",\"module\":\"mare\",\"message\":\"" : " error mare: ");
+    add(&line, json ? "\",\"level\":\"" : " ");
+    add(&line, warning ? "warn" : "error");
+    add(&line, json ? "\",\"module\":\"mare\",\"message\":\"" : " mare: ");
     add_text(&line, message, json);
-    add(&line, json ? "\",\"traceback\":\"" : " traceback=\"");
-    add_text(&line, traceback, true);
-    add(&line, json ? "\"}\n" : "\"\n");
-    bool done = mare__log_put(log, (const char *)mare__message_data(&line), line.length);
+    if (traceback) {
+        add(&line, json ? "\",\"traceback\":\"" : " traceback=\"");
+        add_text(&line, traceback, true);
+    }
+    add(&line, json ? "\"}\n" : traceback ? "\"\n" : "\n");
+    bool done = mare__log_put(log, (const char *)mare__message_data(&line), line.length, 0);
     mare__message_clear(&line);
     return done;
 }
@@ -335,7 +389,7 @@ void mare__log_set(struct mare__log *log, mare_message *message, mare_channel *c
     if (former)
         mare__unref(&former->object);
     if (before) {
-        mare_chan_close(before); // who received from it ends
+        mare_chan_close(before); // ends the receiver of the old channel
         mare_chan_unref(before);
     }
 }
@@ -352,7 +406,7 @@ int mare__log_push(lua_State *L, struct mare__log *log)
     mare__lock_release(&log->lock);
     if (!settings)
         return 0;
-    mare_message message; // its own, so that an error leaves nothing behind
+    mare_message message; // a copy, so that an error leaves nothing behind
     bool done = mare__message_copy(&message, &settings->message);
     mare__unref(&settings->object);
     return done ? mare__unmarshal_own(L, &message) : 0;
@@ -361,8 +415,8 @@ int mare__log_push(lua_State *L, struct mare__log *log)
 void mare__log_count(struct mare__log *log, bool says, struct mare__log_counts *counts)
 {
     mare__lock_acquire(&log->lock);
-    *counts =
-        (struct mare__log_counts){log->waiting, log->written, log->lost, log->unsaid, log->error};
+    *counts = (struct mare__log_counts){log->waiting, log->written, log->lost, log->unsaid, ""};
+    strcpy(counts->why, log->why);
     if (says)
         log->unsaid = 0;
     mare__lock_release(&log->lock);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Observers over the loop of the platform. One thread at a time may touch a loop: whoever has the
-// turn. While the worker waits in it that is the worker, and what others want of it is put into its
-// line of commands.
+// Observers, built on the platform's loop. Only one thread at a time may touch a loop: the one that
+// has the turn. While a worker waits in its loop, the worker has the turn. Another thread that
+// wants something of the loop then puts a command into the observer's line.
 #include "loop/observer.h"
 
 #include "base/alloc.h"
@@ -9,25 +9,68 @@
 #include "sched/worker.h"
 
 struct mare__observer {
-    struct mare__lookout lookout;    // what the worker knows of it
+    struct mare__lookout lookout;    // the part of it that the worker knows
     const struct mare__loops *loops; // the platform's
     struct mare__loop loop;
-    pthread_mutex_t turn;        // to touch the loop; held during a wait, so others only try
+    pthread_mutex_t turn;        // held to touch the loop, and during a wait: others only try
     mare__lock lock;             // guards the commands
-    struct mare__list commanded; // with a command
+    struct mare__list commanded; // descriptors with a command
+    unsigned looks;              // how often the loop was looked into
+    unsigned news, vain;         // of the last look: what it told to who had asked, and what not
+    bool waits;                  // this time to wait, for the worker has nothing else to do
 };
 
 // ---- Descriptors, on the thread that has the turn -----------------------------------------------
 
-// Tells the channel; false: it has been told already, and nobody has taken note.
-static bool tell(mare_channel *channel)
+// Puts a message into the channel, unless one is there already that nobody has taken.
+static void tell(mare_channel *channel)
 {
     mare_message message;
     mare__message_init(&message);
-    return mare__chan_send(channel, &message, NULL) == MARE_OK;
+    mare__chan_send(channel, &message, NULL);
 }
 
-// The loop says that a descriptor can be read or written. Two threads meet here:
+// The bits in `wanted`. The lower ones say for which ways the descriptor is watched. Those from
+// ASKED on say for which ways somebody has asked since the way was last told.
+enum { WATCHED = (1 << MARE__WAYS) - 1, ASKED = MARE__WAYS };
+
+// The loop reports a way again and again, until somebody has read, or written. Most often the
+// reason is that the routine that was told has not had its turn yet. Then the way stays watched:
+// the next wait for it costs no system call.
+//
+// But each such report in vain costs something: if the worker sleeps in the loop, the report wakes
+// it. So the observer stops watching a way after VAIN_MOST reports in vain; one that ended a sleep
+// counts as VAIN_WAIT. It stops at once if a way is reported twice in one look: the loop does that
+// when it has more to report than it has room for.
+enum { VAIN_MOST = 64, VAIN_WAIT = VAIN_MOST / 2 };
+
+// A way was reported that nobody has asked for. Whether to go on watching it.
+static bool bears_with(struct mare__observed *observed, int way)
+{
+    struct mare__observer *observer = observed->observer;
+    bool twice = observed->told_in[way] == observer->looks;
+    observed->told_in[way] = observer->looks;
+    observed->vain[way] += observer->waits ? VAIN_WAIT : 1;
+    observer->vain++;
+    return !twice && observed->vain[way] < VAIN_MOST;
+}
+
+// Tells that a way has opened. False: nobody has asked for it.
+static bool tell_way(struct mare__observed *observed, int way)
+{
+    unsigned asked = 1u << way << ASKED;
+    bool was_asked = atomic_fetch_and(&observed->wanted, ~asked) & asked;
+    // A routine that was told and did not read has not asked again; but another one may still wait.
+    if (!was_asked && !mare__chan_is_awaited(observed->ready[way]))
+        return false;
+    tell(observed->ready[way]);
+    observed->vain[way] = 0;
+    observed->observer->news++;
+    return true;
+}
+
+// The loop says that a descriptor can be read or written. If nobody has asked for a way, the
+// observer may stop watching it. Two threads meet here, without a lock:
 //
 //     this one, which has the turn:         the owner, on any other:
 //       1. clear the bit in `wanted`          a. take the message out of the channel
@@ -35,10 +78,11 @@ static bool tell(mare_channel *channel)
 //       3. watch what is still wanted            was clear, leave a command to watch it again
 //                                             c. wait for a message
 //
-// The bit must be cleared before the message is sent: else the owner could come to b while the bit
-// is still set, leave no command, and wait for something that 3 stops watching. If the channel was
-// full, the owner may have come to b and c after that and before 1, and found the bit set: the
-// message of 2 is for that case.
+// What the orders b-1 and 1-b mean:
+//   b before 1: the owner finds the bit set, and leaves no command. It waits in c, and 2 wakes it.
+//   1 before b: the owner finds the bit clear. Its command makes this thread watch the way again.
+// With 2 before 1 there would be a third order, 2-a-b-1: the owner finds the bit set, leaves no
+// command, and waits for what 3 then stops watching.
 static void on_ready(struct mare__poll *poll, unsigned ways)
 {
     struct mare__observed *observed = MARE__ENTRY(poll, struct mare__observed, poll);
@@ -46,19 +90,15 @@ static void on_ready(struct mare__poll *poll, unsigned ways)
     bool dropped = false;
     for (int way = 0; way < MARE__WAYS; way++) {
         unsigned bit = 1u << way;
-        if (!(wanted & ways & bit))
-            continue;
-        // Can be written to: the usual state. Broken: for ever. Both are told once for each time
-        // that the owner asks. Can be read from: stays watched until a message is left unread.
-        bool once = way == MARE__TO_WRITE || ways & MARE__BROKEN;
-        if (!once && tell(observed->ready[way]))
+        if (!(wanted & ways & bit) ||
+            (!(ways & MARE__BROKEN) && (tell_way(observed, way) || bears_with(observed, way))))
             continue;
         dropped = true;
         atomic_fetch_and(&observed->wanted, ~bit);
         tell(observed->ready[way]);
     }
     if (dropped)
-        observed->observer->loops->want(poll, atomic_load(&observed->wanted));
+        observed->observer->loops->want(poll, atomic_load(&observed->wanted) & WATCHED);
 }
 
 static void end(struct mare__observed *observed)
@@ -72,14 +112,14 @@ static void on_closed(struct mare__poll *poll)
     end(MARE__ENTRY(poll, struct mare__observed, poll));
 }
 
-// What is wanted of the descriptor now: to be watched, or to end.
+// Carries out a command: the descriptor is to be watched, or to be closed (`doomed`).
 static void obey(struct mare__observer *observer, struct mare__observed *observed, bool doomed)
 {
     if (!doomed && !observed->opened)
         observed->opened = observer->loops->open(&observer->loop, &observed->poll, observed->fd);
     if (!doomed) {
         if (observed->opened)
-            observer->loops->want(&observed->poll, atomic_load(&observed->wanted));
+            observer->loops->want(&observed->poll, atomic_load(&observed->wanted) & WATCHED);
         else // a descriptor that cannot be watched is always ready
             for (int way = 0; way < MARE__WAYS; way++)
                 if (atomic_fetch_and(&observed->wanted, ~(1u << way)) & 1u << way)
@@ -120,8 +160,28 @@ static void ring(void *argument)
     observer->loops->ring(&observer->loop);
 }
 
-// Waits until something happens, the worker is wanted elsewhere or the time has come; what is ready
-// is told. A deadline of 0: only looks.
+// A look that reports mostly what was told before shows how many routines still wait for their
+// turn, and costs something for each of them. So a busy worker leaves out one look for every CROWD
+// such reports: about the number of routines that it serves from one tick to the next. When it has
+// served them all, it looks at once. The price: a new event is seen up to SPARED_MOST ticks later
+// (20 ms), also when it is for another process.
+enum { CROWD = 128, SPARED_MOST = 8 };
+
+static unsigned spared_after(const struct mare__observer *observer)
+{
+    unsigned crowds = observer->vain > observer->news ? observer->vain / CROWD : 0;
+    return crowds < SPARED_MOST ? crowds : SPARED_MOST;
+}
+
+static void look(struct mare__observer *observer)
+{
+    observer->looks++;
+    observer->news = observer->vain = 0;
+    observer->loops->look(&observer->loop);
+}
+
+// Waits until something happens, another worker needs this one, or the time has come; tells what is
+// ready. With a deadline of 0 it only looks.
 static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
 {
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
@@ -129,15 +189,19 @@ static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
     atomic_store(&lookout->unattended, false);
     if (atomic_load(&lookout->called)) {
         obey_all(observer);
-        deadline = 0; // what that made ready is this worker's, and nobody would wake it
+        deadline = 0; // that made tasks of this worker ready: nobody else would wake it
     }
     if (deadline == 0) {
-        observer->loops->look(&observer->loop);
+        look(observer);
+        lookout->spared = spared_after(observer);
     } else if (mare__park_elsewhere(lookout->parker)) {
         uint64_t now = deadline == MARE_FOREVER ? 0 : mare__now(lookout->runtime);
+        observer->looks++;
+        observer->waits = true;
         observer->loops->wait(&observer->loop, deadline == MARE_FOREVER ? UINT64_MAX
                                                : deadline > now         ? deadline - now
                                                                         : 0);
+        observer->waits = false;
         mare__park_return(lookout->parker);
         if (atomic_load(&lookout->called))
             obey_all(observer);
@@ -145,7 +209,7 @@ static void wait_for_events(struct mare__lookout *lookout, uint64_t deadline)
     pthread_mutex_unlock(&observer->turn);
 }
 
-// The worker is away, in a C function.
+// Looks into the loop for a worker that is busy in a C function. On another thread.
 static void attend(struct mare__lookout *lookout)
 {
     struct mare__observer *observer = MARE__ENTRY(lookout, struct mare__observer, lookout);
@@ -153,7 +217,7 @@ static void attend(struct mare__lookout *lookout)
         return;
     if (atomic_load(&lookout->called))
         obey_all(observer);
-    observer->loops->look(&observer->loop);
+    look(observer);
     pthread_mutex_unlock(&observer->turn);
 }
 
@@ -228,12 +292,12 @@ static bool take_turn(struct mare__observer *observer)
     return pthread_mutex_trylock(&observer->turn) == 0;
 }
 
-// The observer's worker shall look: at a command, or because something new is watched.
+// Makes the observer's worker look: at a command, or because something new is watched.
 static void call(struct mare__observer *observer)
 {
     struct mare__worker *worker = mare__this_worker();
     if (worker && observer->lookout.parker == &worker->parker)
-        return; // it is this one, and will look
+        return; // this thread is that worker, and looks by itself
     mare__unpark(observer->lookout.parker);
 }
 
@@ -249,14 +313,15 @@ void mare__observed_init(struct mare__observed *observed, int fd,
     mare__list_init(&observed->command);
 }
 
-// Once it is doomed, nobody but the observer may touch it.
+// Watches a descriptor, or closes it (`doomed`): now if the turn is free, else by a command. After
+// a doomed command only the observer may touch it.
 static void command(struct mare__observed *observed, bool doomed)
 {
     struct mare__observer *observer = observed->observer;
     bool mine = take_turn(observer);
     mare__lock_acquire(&observer->lock);
     observed->doomed = doomed;
-    mare__list_remove(&observed->command); // of an earlier command
+    mare__list_remove(&observed->command); // it may be there from an earlier command
     if (!mine) {
         mare__list_append(&observer->commanded, &observed->command);
         atomic_store(&observer->lookout.called, true);
@@ -269,18 +334,28 @@ static void command(struct mare__observed *observed, bool doomed)
     call(observer);
 }
 
+// What `mare.processes` and the like show of a process that waits for this.
+static struct mare__event event_of(const struct mare__observed *observed, int way)
+{
+    return (struct mare__event){.tells = observed->file          ? MARE__TELLS_CHANGE
+                                         : way == MARE__TO_WRITE ? MARE__TELLS_WRITE
+                                                                 : MARE__TELLS_READ,
+                                .number = observed->fd,
+                                .name = observed->file};
+}
+
 mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed *observed, int way)
 {
     if (!observed->ready[way])
-        observed->ready[way] = mare__chan_new(runtime, 1);
+        observed->ready[way] = mare__chan_new_event(runtime, 1, event_of(observed, way));
     if (!observed->observer && (observed->observer = nearest(runtime)) != NULL)
-        // From here to its end, so that no moment passes in which the observer seems to have
-        // nothing to do: its worker would leave, or a program that waits be taken for stuck.
+        // Counted from here until the descriptor ends. Without a gap: an observer that seems to
+        // have nothing to do loses its worker, or a program that waits is taken for stuck.
         atomic_fetch_add(&observed->observer->lookout.busy, 1);
     if (!observed->ready[way] || !observed->observer)
         return NULL;
     unsigned bit = 1u << way;
-    if (!(atomic_fetch_or(&observed->wanted, bit) & bit))
+    if (!(atomic_fetch_or(&observed->wanted, bit | bit << ASKED) & bit))
         command(observed, false);
     return observed->ready[way];
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The observer: wraps the demultiplexers (libuv's loop, and those that programs bring), knows the
+// The observer: wraps the demultiplexers (libuv's loop, and those that programs define), knows the
 // sources of events (descriptors), waits for changes with a bounded time and hands them on.
 //
-// Each worker that needs one has an observer of its own, in which it waits instead of sleeping, and
-// into which it looks while it is busy (docs/decisions/012 has the measurement). A descriptor
-// belongs to the observer of the thread that watched it first. What happens to a descriptor becomes
-// a message in one of its channels, so that whoever waits for it waits as for any message, in a
-// select too.
+// Each worker that needs an observer has its own. The worker waits in it instead of sleeping, and
+// looks into it while it is busy (docs/decisions/012 has the measurement). A descriptor belongs to
+// the observer of the thread that watched it first. What happens to a descriptor becomes a message
+// in one of its channels. So a routine waits for it as for any message, in a select too.
 #pragma once
 
 #include "platform/loop.h"
@@ -15,31 +14,35 @@
 
 struct mare__observer;
 
-// A descriptor that is watched. It is part of an object, which `closed` gives back.
+// A descriptor that is watched. It is embedded in a larger object; `closed` releases that object.
 struct mare__observed {
     struct mare__observer *observer; // NULL until it is first watched
-    mare_channel *ready[MARE__WAYS]; // where a change is told; made when first watched for
-    atomic_uint wanted;              // bits of what it is watched for
+    mare_channel *ready[MARE__WAYS]; // the channel for a change of each way; made by the first wait
+    atomic_uint wanted;              // bits: watched ways, and ways that were asked for
+                                     // (observer.c)
+    unsigned told_in[MARE__WAYS];    // the last look that reported the way in vain,
+    uint8_t vain[MARE__WAYS];        // and how many did so in a row
     int fd;
-    atomic_bool ends; // somebody has closed it
-    bool doomed;      // under the observer's lock: so the observer shall close it
-    bool lent;        // the descriptor is somebody else's, who closes it
+    const char *file; // the file, if it tells of changes to one; NULL: it is read or written
+    atomic_bool ends; // it was closed
+    bool doomed;      // under the observer's lock: the observer must close it
+    bool lent;        // the descriptor belongs to somebody else, who closes it
     struct mare__list command;
-    bool opened; // `poll` is known to the loop
+    bool opened; // the loop knows `poll`
     struct mare__poll poll;
-    void (*closed)(struct mare__observed *observed); // the last thing that happens to it
+    void (*closed)(struct mare__observed *observed); // called last: nothing touches it after this
 };
 
 void mare__observed_init(struct mare__observed *observed, int fd,
                          void (*closed)(struct mare__observed *observed));
 
-// The channel that gets a message when the descriptor is, or soon becomes, ready; at least one
-// after each call. NULL: not enough memory.
+// The channel for a way. It gets at least one message after each call, when the descriptor is, or
+// becomes, ready. NULL: not enough memory.
 mare_channel *mare__observed_await(mare_runtime *runtime, struct mare__observed *observed, int way);
 
-// Tells one who waits for it, as if it had happened.
+// Tells one of those who wait for the way, as if the descriptor had become ready.
 void mare__observed_tell(struct mare__observed *observed, int way);
 
-// Whoever waits is told so (MARE_CLOSED); the descriptor is closed, then `closed` called, perhaps
-// on another thread. Once is enough.
+// Closes it. Those who wait get MARE_CLOSED. The descriptor is closed, and then `closed` called,
+// perhaps on another thread. A second call does nothing.
 void mare__observed_close(struct mare__observed *observed);

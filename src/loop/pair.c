@@ -4,14 +4,13 @@
 //      end 0  --- write -->  ring 0  --- read -->  end 1
 //      end 1  --- write -->  ring 1  --- read -->  end 0
 //
-// Threads: each end has one owner, and the two may run at once. Of a ring only the writing end
-// touches the free part and only the reading end the used part, so bytes are copied without the
-// lock; `first`, `count` and everything else that both look at is guarded by it. Messages are sent
-// to channels after it was given back.
+// Threads: each end has one owner, and the two may run at once. Only the writing end touches the
+// free part of a ring, and only the reading end the used part, so bytes are copied without the
+// lock. The lock guards `first`, `count` and everything else that both ends use. Release the lock
+// before a message is sent to a channel.
 //
-// Who awaits a way that is not open is counted in `awaits`, and each one counted gets a message
-// when the other end has changed that: several may wait, and a select may take a message and do
-// nothing about it.
+// `awaits` counts the waits for a way that is not open. When the other end opens the way, it sends
+// one message for each of them: several may wait, and a select may take a message and not use it.
 #include "loop/pair.h"
 
 #include <errno.h>
@@ -23,21 +22,21 @@
 struct ring {
     char *bytes;
     size_t room, first, count;
-    bool shut;    // its writer sends no more
-    bool dropped; // its reader has closed: what is written goes nowhere
+    bool shut;    // its writer has said that it sends no more
+    bool dropped; // its reader has closed: bytes written are thrown away
 };
 
 struct end {
     struct mare__transport transport;
     struct pair *pair;
-    mare_channel *ready[MARE__WAYS]; // made when first awaited, by its owner
-    unsigned awaits[MARE__WAYS];     // how many have not been told
+    mare_channel *ready[MARE__WAYS]; // made by the owner's first wait
+    unsigned awaits[MARE__WAYS];     // how many waits were not told yet
     bool closed;
 };
 
 struct pair {
-    mare__lock lock;  // guards all below but the bytes and `runtime`
-    unsigned holders; // ends that somebody owns
+    mare__lock lock;  // guards all that follows, but the bytes and `runtime`
+    unsigned holders; // ends that still have an owner
     mare_runtime *runtime;
     struct ring rings[2];
     struct end ends[2];
@@ -70,13 +69,13 @@ static struct end *peer_of(struct end *end)
 
 // ---- Telling ------------------------------------------------------------------------------------
 
-// Whom to tell once the lock is free: who awaited that way of that end, and how many they are.
+// Whom to tell once the lock is released: the channel of a way, and how many wait for it.
 struct news {
     mare_channel *channel;
     unsigned count;
 };
 
-// Under the lock. The channel lives as long as the pair, and so until both ends were released.
+// Under the lock. The channel is freed with the pair, and so not before both ends are released.
 static struct news news_for(struct end *end, int way)
 {
     struct news news = {end->ready[way], end->awaits[way]};
@@ -84,7 +83,7 @@ static struct news news_for(struct end *end, int way)
     return news;
 }
 
-// With the lock free.
+// Without the lock.
 static void tell(struct news news)
 {
     mare_message message;
@@ -171,7 +170,7 @@ static int shut_down(struct mare__transport *transport)
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
-// Under the lock.
+// Whether a call that way would move bytes, or say that there will be none. Under the lock.
 static bool would_go(struct end *self, int way)
 {
     const struct ring *in = read_by(self), *out = written_by(self);
@@ -183,7 +182,8 @@ static mare_channel *await(struct mare__transport *transport, int way)
 {
     struct end *self = of(transport);
     if (!self->ready[way]) {
-        mare_channel *made = mare__chan_new(self->pair->runtime, 1);
+        mare_channel *made = mare__chan_new_event(
+            self->pair->runtime, 1, (struct mare__event){.tells = MARE__TELLS_MEMORY});
         if (!made)
             return NULL;
         mare__lock_acquire(&self->pair->lock);

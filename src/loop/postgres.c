@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What of PostgreSQL outlives a process: a query that runs in the server when its process is killed
-// would go on there. A thread asks the server to stop it, over a connection of its own.
+// The part of a connection that outlives its process. When a process is killed, its query would go
+// on in the PostgreSQL server. A thread asks the server to stop it, over a second connection.
 #include "loop/postgres.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void destroy(struct mare__object *object)
     mare__free(postgres);
 }
 
-// A notice of the server ("table does not exist, skipping") is nobody's: libpq would print it.
+// Drops notices of the server ("table does not exist, skipping"): libpq would print them.
 static void ignore_notice(void *argument, const char *message)
 {
     (void)argument, (void)message;
@@ -62,7 +62,7 @@ struct mare__postgres *mare__postgres_new(mare_runtime *runtime,
         return NULL;
     }
     mare__object_init(&postgres->object, MARE__KIND_REQUEST, destroy);
-    // With libpq's buffers, 16 KiB each way.
+    // Counts libpq's buffers too: 16 KiB each way.
     postgres->object.weight = sizeof *postgres + (32u << 10);
     postgres->lib = lib;
     postgres->jobs = mare__jobs_ref(jobs);
@@ -87,7 +87,7 @@ static void run(struct mare__job *base)
 static void end(struct mare__job *base)
 {
     struct mare__postgres_job *job = (struct mare__postgres_job *)base;
-    if (job->cancel) // it was never begun
+    if (job->cancel) // the job was never begun
         job->lib->PQfreeCancel(job->cancel);
     mare__free(job);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Connections with PostgreSQL. libpq's calls that do not block are made by the owner of a
-// connection; what blocks is done by threads of the pool: loading the library, and asking the
-// server to stop a query.
+// Connections to PostgreSQL. The owner of a connection makes libpq's non-blocking calls itself.
+// Threads of the pool do what blocks: they load the library, and ask the server to stop a query.
 #pragma once
 
 #include "loop/job.h"
@@ -14,20 +13,20 @@ struct mare__postgres {
     PGconn *conn;            // NULL: closed
 };
 
-// Takes over the connection, in any case. NULL: not enough memory.
+// Takes over the connection, even on failure. NULL: not enough memory.
 struct mare__postgres *mare__postgres_new(mare_runtime *runtime,
                                           const struct mare__postgres_library *lib, PGconn *conn);
 
-// Closes it. If a query is under way, the server is asked to stop it, later.
+// Closes the connection. If a query is running, a job asks the server to stop it.
 void mare__postgres_finish(struct mare__postgres *postgres);
 
 struct mare__postgres_job {
     struct mare__job job;
     const struct mare__postgres_library *lib; // NULL: it could not be loaded
-    PGcancel *cancel;                         // whom to stop; NULL: the library is to be loaded
-    char why[256];                            // it has failed; empty: it has not
+    PGcancel *cancel;                         // the query to stop; NULL: the job loads the library
+    char why[256];                            // why it failed; empty: it did not
 };
 
-// A job that loads the library, or stops what a connection does. NULL: not enough memory.
+// A job that loads the library, or one that stops a query. NULL: not enough memory.
 struct mare__postgres_job *mare__postgres_job_new(mare_runtime *runtime,
                                                   const struct mare__postgres *postgres);

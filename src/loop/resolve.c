@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Resolving names without holding back a worker.
+// Resolves names on threads of the pool, so that no worker waits.
 #include <string.h>
 
 #include "base/alloc.h"

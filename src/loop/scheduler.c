@@ -4,44 +4,47 @@
 //     source's line --event--> object --> [line of the ready] --step--> handler --+
 //           ^------------- the object stands in line again, as a receiver <-------+
 //
-// Each registered source has one object, a task that waits in the line of the source as a routine
-// would. When its wait has ended it goes into the line of the ready, instead of to the workers, and
-// the thread that drives the scheduler runs it from there. So to have a thousand sources costs
-// nothing for each event, and an event stays in the line of its source, which is bounded, until the
-// one before it has been handled.
+// Each registered source or channel has one object: a task that waits in its line as a routine
+// would. When its wait has ended, the object goes into the line of the ready instead of to the
+// workers. The thread that drives the scheduler takes it from there and runs it. So a thousand
+// registered sources cost nothing for each event. A second event stays in the line of its source,
+// which is bounded, until the first one was handled.
 //
-// An object is in the index by its number as long as it has not ended. It holds the scheduler,
-// which so outlives its destruction until the last object whose wait is just being ended has ended
-// too.
+// An object is in the index, by its number, until it has ended. It holds the scheduler. So after
+// mare_scheduler_destroy the memory stays until every object has ended, even one whose wait is
+// ending on another thread at that moment.
 #include "base/alloc.h"
 #include "base/index.h"
 #include "loop/source.h"
+#include "platform/socket.h"
 #include "sched/runtime.h"
 
 struct mare_object {
-    struct mare__task task;    // without a source it never waits: it is made ready once
+    struct mare__task task;    // without a source it never waits: it becomes ready once
     mare_scheduler *scheduler; // a hold
     uint64_t id;
     mare_handler *handler;
     void *user;
-    mare_source *source; // a reference; NULL: it runs once
+    mare_source *source; // a reference, or NULL
+    mare_channel *line;  // a reference: where it waits; NULL: it waits nowhere, and runs once
     mare_message parameters;
-    atomic_bool removed; // somebody has removed the source
+    atomic_bool removed; // the source was removed
     // Guarded by the scheduler's lock.
     bool queued, ended;
-    struct mare__list in_line;      // of the ready
-    struct mare__index_entry entry; // while it has not ended
+    struct mare__list in_line;      // the line of the ready
+    struct mare__index_entry entry; // in the index, until it has ended
 };
 
 struct mare_scheduler {
-    struct mare__object object; // the program's hold, and those of the objects
+    struct mare__object object; // held by the program and by the objects
     mare_runtime *runtime;
-    struct mare__parker parker; // of the thread that drives it
-    atomic_uint stops;          // calls of stop
-    mare__lock lock;            // guards all below
+    struct mare__parker parker; // of the thread that drives the scheduler
+    atomic_uint stops;          // how often stop was called
+    mare__lock lock;            // guards all that follows
     bool destroyed;
     struct mare__list ready;
     size_t ready_count, source_count;
+    int flag; // a descriptor, readable while objects are ready; or -1
     uint64_t last_id;
     struct mare__index objects;
 };
@@ -50,7 +53,10 @@ struct mare_scheduler {
 
 static void destroy_scheduler(struct mare__object *object)
 {
-    mare__free(object);
+    mare_scheduler *scheduler = (mare_scheduler *)object;
+    if (scheduler->flag >= 0)
+        mare__socket_close(scheduler->flag);
+    mare__free(scheduler);
 }
 
 static void destroy_object(struct mare__object *held)
@@ -58,6 +64,8 @@ static void destroy_object(struct mare__object *held)
     mare_object *object = MARE__ENTRY(held, mare_object, task.object);
     if (object->source)
         mare_source_unref(object->source);
+    if (object->line)
+        mare_chan_unref(object->line);
     mare__message_clear(&object->parameters);
     mare__unref(&object->scheduler->object);
     mare__free(object);
@@ -66,9 +74,9 @@ static void destroy_object(struct mare__object *held)
 static bool run(struct mare__task *task);
 static void ready(struct mare__task *task);
 
-// A new one, with one hold: that of its life, until it ends.
+// A new object with one hold, given back when the object ends.
 static mare_object *object_new(mare_scheduler *scheduler, mare_handler *handler, void *user,
-                               mare_source *source)
+                               mare_source *source, mare_channel *line)
 {
     mare_object *object = mare__alloc_zero(sizeof *object);
     if (!object)
@@ -79,16 +87,18 @@ static mare_object *object_new(mare_scheduler *scheduler, mare_handler *handler,
     object->handler = handler;
     object->user = user;
     object->source = source ? mare_source_ref(source) : NULL;
+    object->line = line ? mare_chan_ref(line) : NULL;
     mare__list_init(&object->in_line);
     mare__lock_acquire(&scheduler->lock);
     object->id = ++scheduler->last_id;
     mare__index_add(&scheduler->objects, &object->entry, object->id);
-    scheduler->source_count += source != NULL;
+    scheduler->source_count += line != NULL;
     mare__lock_release(&scheduler->lock);
     return object;
 }
 
-// By whom it belongs to. Who drives the scheduler may have nothing left to wait for.
+// Called by the object's owner. Wakes the driver of the scheduler, which may have nothing left to
+// wait for.
 static void end(mare_object *object)
 {
     mare_scheduler *scheduler = object->scheduler;
@@ -97,7 +107,7 @@ static void end(mare_object *object)
     if (first) {
         object->ended = true;
         mare__index_remove(&object->entry);
-        scheduler->source_count -= object->source != NULL;
+        scheduler->source_count -= object->line != NULL;
     }
     mare__lock_release(&scheduler->lock);
     mare__unpark(&scheduler->parker);
@@ -105,7 +115,8 @@ static void end(mare_object *object)
         mare__task_release(&object->task);
 }
 
-// Puts it into the line of the ready. False: it stands there, or has ended, or nobody will come.
+// Puts an object into the line of the ready. False: it stands there already, or has ended, or the
+// scheduler is destroyed.
 static bool enqueue(mare_object *object)
 {
     mare_scheduler *scheduler = mare__ref(&object->scheduler->object);
@@ -114,16 +125,17 @@ static bool enqueue(mare_object *object)
     if (fits) {
         object->queued = true;
         mare__list_append(&scheduler->ready, &object->in_line);
-        scheduler->ready_count++;
+        if (scheduler->ready_count++ == 0 && scheduler->flag >= 0)
+            mare__flag_raise(scheduler->flag);
     }
     mare__lock_release(&scheduler->lock);
     if (fits)
-        mare__unpark(&scheduler->parker); // the object may be gone by now, but not the scheduler
+        mare__unpark(&scheduler->parker); // the object may be freed by now; the scheduler is held
     mare__unref(&scheduler->object);
     return fits;
 }
 
-// Takes the first one out of the line.
+// Takes the first object out of the line of the ready.
 static mare_object *dequeue(mare_scheduler *scheduler)
 {
     mare__lock_acquire(&scheduler->lock);
@@ -132,7 +144,8 @@ static mare_object *dequeue(mare_scheduler *scheduler)
     if (object) {
         mare__list_remove(entry);
         object->queued = false;
-        scheduler->ready_count--;
+        if (--scheduler->ready_count == 0 && scheduler->flag >= 0)
+            mare__flag_lower(scheduler->flag);
     }
     mare__lock_release(&scheduler->lock);
     return object;
@@ -153,7 +166,7 @@ static mare_object *find(mare_scheduler *scheduler, uint64_t id)
 mare_err mare_scheduler_create_object(mare_scheduler *scheduler, mare_handler *handler, void *user,
                                       mare_message *parameters, uint64_t *id)
 {
-    mare_object *object = object_new(scheduler, handler, user, NULL);
+    mare_object *object = object_new(scheduler, handler, user, NULL, NULL);
     if (!object)
         return MARE_NOMEM;
     if (parameters)
@@ -167,7 +180,7 @@ bool mare_scheduler_make_ready(mare_scheduler *scheduler, uint64_t id)
     mare_object *object = find(scheduler, id);
     if (!object)
         return false;
-    bool mine = !object->source && enqueue(object);
+    bool mine = !object->line && enqueue(object);
     mare__task_release(&object->task);
     return mine;
 }
@@ -179,12 +192,21 @@ uint64_t mare_object_id(const mare_object *object)
 
 // ---- The observer: waiting for events -----------------------------------------------------------
 
-// The wait of one that has a source is over: with an event, for the thread that drives the
-// scheduler; or for ever, for a worker, which ends it.
+// Whether the wait says that nothing more will come: then the handler is called with NULL. Only for
+// channels: the handler of a source is not told.
+static bool is_last(const mare_object *object)
+{
+    mare_err why = object->task.wait.result;
+    return !object->source && (why == MARE_CLOSED || why == MARE_NONODE);
+}
+
+// The wait of an object is over. With an event, the object goes to the thread that drives the
+// scheduler. If the wait was ended for good, a worker gets the task, and ends the object.
 static void ready(struct mare__task *task)
 {
     mare_object *object = MARE__ENTRY(task, mare_object, task);
-    if (task->wait.result != MARE_OK || !enqueue(object))
+    bool news = task->wait.result == MARE_OK || is_last(object);
+    if (!news || !enqueue(object))
         mare__task_to_workers(task);
 }
 
@@ -199,18 +221,20 @@ static bool is_gone(mare_object *object)
 static bool run(struct mare__task *task)
 {
     mare_object *object = MARE__ENTRY(task, mare_object, task);
-    bool lives = task->wait.result == MARE_OK && !is_gone(object);
+    bool gone = is_gone(object), lives = task->wait.result == MARE_OK && !gone;
     if (lives)
         object->handler(object->user, &task->wait.message);
+    else if (is_last(object) && !gone && !atomic_load(&object->removed))
+        object->handler(object->user, NULL);
     mare__message_clear(&task->wait.message);
     if (lives && !atomic_load(&object->removed))
-        return mare__task_receive(task, object->source->events, MARE_FOREVER);
+        return mare__task_receive(task, mare__chan_in(object->line), MARE_FOREVER);
     end(object);
     return false;
 }
 
-// Copies the identifiers of the ready ones. Returns how many there are; `*idle`: and that nothing
-// can come.
+// Copies the identifiers of the ready objects. Returns how many are ready; `*idle`: no source is
+// left that could bring an event.
 static size_t list_ready(mare_scheduler *scheduler, uint64_t *ids, size_t room, bool *idle)
 {
     size_t copied = 0;
@@ -224,7 +248,7 @@ static size_t list_ready(mare_scheduler *scheduler, uint64_t *ids, size_t room, 
     return count;
 }
 
-// MARE_OK: some are ready. Else as mare_scheduler_step.
+// Waits until an object is ready: MARE_OK. Other results are those of mare_scheduler_step.
 static mare_err await_ready(mare_scheduler *scheduler, uint64_t deadline, unsigned stops,
                             uint64_t *ids, size_t room, size_t *count)
 {
@@ -265,7 +289,7 @@ mare_object *mare_scheduler_get_ready_object(mare_scheduler *scheduler, uint64_t
 
 void mare_object_run(mare_object *object)
 {
-    if (object->source) {
+    if (object->line) {
         mare__task_proceed(&object->task);
         return;
     }
@@ -273,7 +297,7 @@ void mare_object_run(mare_object *object)
     end(object);
 }
 
-// One step of a loop that began after so many calls of stop.
+// One step. `stops`: the number of stops when the caller's loop began; a later stop ends the wait.
 static mare_err step(mare_scheduler *scheduler, uint64_t deadline, unsigned stops)
 {
     size_t count;
@@ -302,20 +326,50 @@ void mare_scheduler_stop(mare_scheduler *scheduler)
     mare__unpark(&scheduler->parker);
 }
 
-mare_err mare_scheduler_register_source(mare_scheduler *scheduler, mare_source *source,
-                                        mare_handler *handler, void *user, uint64_t *id)
+static mare_err enlist(mare_scheduler *scheduler, mare_source *source, mare_channel *line,
+                       mare_handler *handler, void *user, uint64_t *id)
 {
-    mare_object *object = object_new(scheduler, handler, user, source);
+    mare_object *object = object_new(scheduler, handler, user, source, line);
     if (!object)
         return MARE_NOMEM;
     if (id)
         *id = object->id;
-    mare__task_receive(&object->task, source->events, MARE_FOREVER);
+    mare__task_receive(&object->task, mare__chan_in(line), MARE_FOREVER);
     mare__task_start(&object->task);
     return MARE_OK;
 }
 
-// It waits no more. One that does not wait now ends when it would again.
+mare_err mare_scheduler_register_source(mare_scheduler *scheduler, mare_source *source,
+                                        mare_handler *handler, void *user, uint64_t *id)
+{
+    return enlist(scheduler, source, source->events, handler, user, id);
+}
+
+mare_err mare_scheduler_register_channel(mare_scheduler *scheduler, mare_channel *channel,
+                                         mare_handler *handler, void *user, uint64_t *id)
+{
+    return enlist(scheduler, NULL, channel, handler, user, id);
+}
+
+mare_err mare_scheduler_descriptor(mare_scheduler *scheduler, int *descriptor)
+{
+    int fresh = mare__flag_new();
+    mare__lock_acquire(&scheduler->lock);
+    if (scheduler->flag < 0 && fresh >= 0) {
+        scheduler->flag = fresh;
+        fresh = -1;
+        if (scheduler->ready_count > 0)
+            mare__flag_raise(scheduler->flag);
+    }
+    *descriptor = scheduler->flag;
+    mare__lock_release(&scheduler->lock);
+    if (fresh >= 0)
+        mare__socket_close(fresh);
+    return *descriptor < 0 ? MARE_IO : MARE_OK;
+}
+
+// Ends the wait of an object, and the object. If it is not waiting now, it ends when it would wait
+// again.
 static void withdraw(mare_object *object)
 {
     if (mare__task_withdraw(&object->task))
@@ -325,7 +379,7 @@ static void withdraw(mare_object *object)
 bool mare_scheduler_remove_source(mare_scheduler *scheduler, uint64_t id)
 {
     mare_object *object = find(scheduler, id);
-    bool first = object && object->source && !atomic_exchange(&object->removed, true);
+    bool first = object && object->line && !atomic_exchange(&object->removed, true);
     if (first)
         withdraw(object);
     if (object)
@@ -343,6 +397,7 @@ mare_err mare_scheduler_create(mare_runtime *runtime, mare_scheduler **out)
         return MARE_NOMEM;
     mare__object_init(&scheduler->object, MARE__KIND_INTERNAL, destroy_scheduler);
     scheduler->runtime = runtime;
+    scheduler->flag = -1;
     mare__list_init(&scheduler->ready);
     *out = scheduler;
     return MARE_OK;
@@ -360,8 +415,8 @@ static mare_object *any(mare_scheduler *scheduler)
     return object;
 }
 
-// Handlers are not called any more. One whose event is just being brought goes to a worker, which
-// finds that it has ended.
+// No handler is called after this. An object whose event is on its way at this moment goes to a
+// worker, which finds that the object has ended.
 void mare_scheduler_destroy(mare_scheduler *scheduler)
 {
     mare_object *object;
@@ -369,12 +424,12 @@ void mare_scheduler_destroy(mare_scheduler *scheduler)
     scheduler->destroyed = true;
     mare__lock_release(&scheduler->lock);
     while ((object = dequeue(scheduler)) != NULL)
-        if (object->source)
+        if (object->line)
             mare__task_proceed(&object->task);
         else
             end(object);
     while ((object = any(scheduler)) != NULL) {
-        if (object->source)
+        if (object->line)
             mare__task_withdraw(&object->task);
         end(object);
         mare__task_release(&object->task);

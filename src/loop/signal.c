@@ -4,7 +4,7 @@
 //
 //     handler --> eventfd --> observer --> [task] --> channel of the watch --> whoever waits there
 //
-// The task alone reads from the descriptor and closes it; who closes the watch cancels the task.
+// Only the task reads from the descriptor and closes it. To close the watch is to cancel the task.
 #include "loop/signal.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@ static void on_closed(struct mare__observed *observed)
     mare__task_release(&MARE__ENTRY(observed, struct mare__signals, observed)->task);
 }
 
-// One that is in the channel already stands for this one too, as in the system itself. So there is
-// always room.
+// A signal that is in the channel already stands for this one too, as it does in the operating
+// system. So each number is there once at most, and there is always room.
 static void tell(struct mare__signals *signals, int number)
 {
     mare_message message;
@@ -39,13 +39,13 @@ static void tell(struct mare__signals *signals, int number)
     mare__message_init(&message);
     if (mare_message_add_integer(&message, number) != MARE_OK ||
         mare__chan_send(signals->come, &message, NULL) != MARE_OK)
-        atomic_fetch_and(&signals->queued, ~bit); // it is closed
+        atomic_fetch_and(&signals->queued, ~bit); // the channel is closed
     mare__message_clear(&message);
 }
 
-// Tells what has come, and waits for more. There is a channel to wait in: the first time was before
-// anybody could see the watch.
-static bool watch(struct mare__task *task)
+// Tells what has come, and waits for more. The channel to wait in exists: the first wait made it,
+// before anybody could see the watch.
+static bool pass_on(struct mare__task *task)
 {
     struct mare__signals *signals = MARE__ENTRY(task, struct mare__signals, task);
     mare__message_clear(&task->wait.message);
@@ -63,7 +63,7 @@ bool mare__signals_close(struct mare__signals *signals)
 {
     if (atomic_exchange(&signals->closed, true))
         return false;
-    mare__signal_forget(signals->observed.fd); // which the task closes later
+    mare__signal_forget(signals->observed.fd); // now; the task closes the descriptor later
     mare_chan_close(signals->come);
     mare__task_cancel(&signals->task);
     return true;
@@ -73,7 +73,7 @@ static void destroy(struct mare__object *object)
 {
     struct mare__signals *signals = (struct mare__signals *)object;
     if (!mare__runtime_valid(signals->task.runtime))
-        return; // a fork: its threads are not here
+        return; // after a fork: the threads are in the other process
     mare__signals_close(signals);
     mare__task_release(&signals->task);
 }
@@ -101,8 +101,9 @@ int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals
         mare__free(signals);
         return fd;
     }
+    come->event = (struct mare__event){.tells = MARE__TELLS_SIGNAL};
     mare__object_init(&signals->object, MARE__KIND_SIGNALS, destroy);
-    mare__task_init(&signals->task, runtime, watch, destroy_task);
+    mare__task_init(&signals->task, runtime, pass_on, destroy_task);
     signals->object.weight = sizeof *signals + 2 * sizeof(mare_channel);
     signals->come = come;
     signals->timeout = MARE_FOREVER;

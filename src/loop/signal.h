@@ -9,20 +9,20 @@
 struct mare__signals {
     struct mare__object object;
     struct mare__task task;         // held by the object, and by the descriptor until it is closed
-    struct mare__observed observed; // readable when one has come
-    mare_channel *come;   // messages with their numbers; each stands there once at the most
-    atomic_ullong queued; // bits of those
+    struct mare__observed observed; // its descriptor: readable when a signal has come
+    mare_channel *come;             // messages with numbers; each stands there once at the most
+    atomic_ullong queued;           // bits of those numbers
     atomic_bool closed;
     uint64_t timeout; // of each call, in nanoseconds; MARE_FOREVER: none
 };
 
-// A watch for a set of signals (bit n: signal n). Returns 0 or an errno value, negated: -ENOSPC
-// when there are too many.
+// Watches a set of signals (bit n: signal n). Returns 0 or an errno value, negated: -ENOSPC when
+// there are too many watches.
 int mare__signals_open(mare_runtime *runtime, uint64_t set, struct mare__signals **out);
 
-// The number in a message of its channel: it has been taken note of, and may come again.
+// The number in a message that was taken from the channel. That signal may be put there again.
 int mare__signals_taken(struct mare__signals *signals, mare_message *message);
 
-// What the signals did before they do again, unless others watch them. Whoever waits gets
-// MARE_CLOSED. False: it was closed already.
+// Stops watching: unless others watch them too, the signals do again what they did before. Those
+// who wait get MARE_CLOSED. False: it was closed already.
 bool mare__signals_close(struct mare__signals *signals);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Sources of kinds that programs bring. Whatever makes the events (a descriptor that is watched, a
-// turn among those that are polled, a thread of its own, the program) puts them into a channel, the
-// line of the source. A task of the source waits for the descriptor, and for room in the line:
+// Sources of kinds that programs define. Events come from a watched descriptor, from a poll when it
+// is the source's turn, from a thread of the source's own, or from the program. They go into a
+// channel, the line of the source. A task of the source waits for the descriptor, and for room in
+// the line:
 //
 //     descriptor:  watched --told--> ready() --event--> [line] --full--> waits --taken--+
 //                     ^--------------- EMPTY --+  ^-------------------------------------+
 //     polled:      ring --turn--> poll() --event--> [line] --full--> waits --taken--> ring
 //     thread:      wait() --event--> [line], where it blocks
 //
-// Invariants: one thread at a time makes events for a source, whoever has its task (the worker that
-// runs it; or the poller, while the task rests); it alone ends the making, once, in `finish`. A
-// close cancels the task.
+// Invariants: one thread at a time makes events for a source. It is the thread that has the
+// source's task: the worker that runs the task, or the poller while the task does not run. Only
+// that thread calls `finish`, once, after its last event. A close cancels the task.
 #include "loop/source.h"
 
 #include "base/alloc.h"
@@ -19,11 +20,11 @@
 #include "sched/runtime.h"
 
 enum {
-    ROOM = 16,          // events in line, unless the program says otherwise
-    EVENTS_AT_ONCE = 64 // of a descriptor, before others have their turn
+    ROOM = 16,          // events in the line, unless the program says otherwise
+    EVENTS_AT_ONCE = 64 // events of a descriptor, before other tasks have their turn
 };
 
-#define POLL_NS UINT64_C(10000000) // a round of those that are polled
+#define POLL_NS UINT64_C(10000000) // the time for one round of all polled sources
 
 struct mare__poller {
     mare_runtime *runtime;
@@ -54,7 +55,7 @@ static void destroy_task(struct mare__object *object)
     mare__free(source);
 }
 
-// It need not be closed any more when the runtime stops.
+// Takes the source off the list of those that the end of the runtime closes.
 static void unlist(mare_source *source)
 {
     mare_runtime *runtime = source->task.runtime;
@@ -63,21 +64,22 @@ static void unlist(mare_source *source)
     mare__lock_release(&runtime->sources.lock);
 }
 
-// No more events are made.
+// The source makes no more events.
 static void finish(mare_source *source, mare_err how)
 {
     mare_runtime *runtime = source->task.runtime;
     unsigned lives = MARE_OK;
-    atomic_compare_exchange_strong(&source->outcome, &lives, how); // unless somebody has closed it
+    atomic_compare_exchange_strong(&source->outcome, &lives, how); // unless it was closed: that
+                                                                   // stays
     unlist(source);
     mare_chan_close(source->events);
     if (source->kind->ready) {
-        mare__observed_close(&source->observed); // which releases it
+        mare__observed_close(&source->observed); // its callback releases the task
         return;
     }
     atomic_fetch_sub(&runtime->own_busy, 1);
     if (atomic_load(&runtime->waiters) > 0)
-        mare__runtime_changed(runtime); // perhaps nothing can move now
+        mare__runtime_changed(runtime); // the rest of the program may be in a deadlock now
     mare__task_release(&source->task);
 }
 
@@ -88,7 +90,7 @@ static void on_descriptor_closed(struct mare__observed *observed)
     mare__task_release(&MARE__ENTRY(observed, mare_source, observed)->task);
 }
 
-// Makes events of what there is, until there is no more, or no room, or others have their turn.
+// Makes events until there is nothing more to read, no room, or other tasks should have their turn.
 static bool read_all(mare_source *source)
 {
     struct mare__task *task = &source->task;
@@ -126,10 +128,10 @@ static void join_ring(mare_source *source)
 {
     struct mare__poller *poller = source->task.runtime->sources.poller;
     rejoin_ring(poller, source);
-    mare__unpark(&poller->parker); // it stays until every source has ended
+    mare__unpark(&poller->parker); // the poller is not freed before every source has ended
 }
 
-// The next one, out of the ring, and how many share the time.
+// Takes the next source out of the ring, and says how many share the time.
 static mare_source *take_turn(struct mare__poller *poller, unsigned *sharing, bool *quit)
 {
     pthread_mutex_lock(&poller->mutex);
@@ -143,7 +145,7 @@ static mare_source *take_turn(struct mare__poller *poller, unsigned *sharing, bo
     return entry ? MARE__ENTRY(entry, mare_source, turn) : NULL;
 }
 
-// Gives a source its part of the time. Returns whether there was an event.
+// Polls a source for its part of the time. Returns whether there was an event.
 static bool poll_one(struct mare__poller *poller, mare_source *source, uint64_t part)
 {
     mare_err err =
@@ -152,7 +154,7 @@ static bool poll_one(struct mare__poller *poller, mare_source *source, uint64_t 
         err = mare__chan_send(source->events, &source->event, NULL);
         if (err == MARE_OK) {
             rejoin_ring(poller, source);
-        } else if (err == MARE_FULL) { // it joins again when there is room
+        } else if (err == MARE_FULL) { // `proceed` will put it back
             mare__task_send(&source->task, source->events, &source->event, MARE_FOREVER);
             mare__task_start(&source->task);
         } else {
@@ -190,7 +192,7 @@ static void *poll_all(void *argument)
             began = mare__now(runtime);
         }
         quiet &= !poll_one(poller, source, POLL_NS / sharing);
-        if (--left == 0 && quiet) // they did not need their time, and nothing came: no hurry
+        if (--left == 0 && quiet) // a quiet round that ended early: wait for the rest of its time
             mare__runtime_park(runtime, &poller->parker, began + POLL_NS);
     }
     pthread_mutex_destroy(&poller->mutex);
@@ -213,12 +215,12 @@ static mare_err start_poller(mare_runtime *runtime)
         mare__free(poller);
         return MARE_IO;
     }
-    atomic_fetch_add(&runtime->own_threads, 1); // before it is told to quit
+    atomic_fetch_add(&runtime->own_threads, 1); // before anything can tell the poller to quit
     runtime->sources.poller = poller;
     return MARE_OK;
 }
 
-// The poller, made with the first source that needs one.
+// Makes the poller with the first source that needs one.
 static mare_err find_poller(mare_runtime *runtime)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
@@ -238,7 +240,8 @@ static void *wait_and_put(void *argument)
     while (!has_ended(source) && (!err || err == MARE_EMPTY)) {
         err = source->kind->wait(source->self, &source->event);
         if (err == MARE_OK)
-            err = mare_chan_send(source->events, &source->event); // here it blocks for room
+            err = mare_chan_send(source->events, &source->event); // waits here while the line is
+                                                                  // full
         else
             mare__message_clear(&source->event);
     }
@@ -260,7 +263,7 @@ static mare_err start_thread(mare_source *source)
 
 // ---- Going on, and being closed -----------------------------------------------------------------
 
-// What the task waited for has come: room, or the descriptor; or somebody has closed the source.
+// The task's wait is over: there is room, the descriptor is readable, or the source was closed.
 static bool proceed(struct mare__task *task)
 {
     mare_source *source = MARE__ENTRY(task, mare_source, task);
@@ -270,7 +273,7 @@ static bool proceed(struct mare__task *task)
     else if (source->kind->ready)
         return read_all(source);
     else
-        join_ring(source); // it is the poller's now
+        join_ring(source); // from here on the poller has it
     return false;
 }
 
@@ -281,7 +284,7 @@ bool mare_source_close(mare_source *source)
         !atomic_compare_exchange_strong(&source->outcome, &lives, MARE_CLOSED))
         return false;
     const mare_source_kind *kind = source->kind;
-    mare__task_hold(&source->task); // its maker may end it meanwhile
+    mare__task_hold(&source->task); // the thread that makes events may end the source meanwhile
     unlist(source);
     mare_chan_close(source->events);
     if (kind->stop)
@@ -298,13 +301,14 @@ static void destroy(struct mare__object *object)
 {
     mare_source *source = (mare_source *)object;
     if (!mare__runtime_valid(source->task.runtime))
-        return; // a fork: its threads are not here
+        return; // after a fork: the threads are in the other process
     mare_source_close(source);
     mare__task_release(&source->task);
 }
 
-// Any one that has not ended, held; or NULL. Under the lock of the list it can be held safely:
-// whoever gives back the last hold (finish, mare_source_close) has first taken it off the list.
+// A source that has not ended, held; or NULL. It is safe to take a hold under the lock of the list:
+// whoever gives back the last hold (finish, mare_source_close) has taken the source off the list
+// first.
 static mare_source *take_living(mare_runtime *runtime)
 {
     mare__lock_acquire(&runtime->sources.lock);
@@ -325,12 +329,12 @@ static void stop_all(mare_runtime *runtime)
         mare_source_close(source);
         mare__task_release(&source->task);
     }
-    struct mare__poller *poller = runtime->sources.poller; // no other thread makes one now
+    struct mare__poller *poller = runtime->sources.poller; // no thread makes one any more
     if (!poller)
         return;
     pthread_mutex_lock(&poller->mutex);
     poller->quit = true;
-    mare__unpark(&poller->parker); // under the mutex: then it may be gone
+    mare__unpark(&poller->parker); // under the mutex: once it is free, the poller may be freed
     pthread_mutex_unlock(&poller->mutex);
 }
 
@@ -363,8 +367,8 @@ static mare_err begin(mare_source *source)
     return err;
 }
 
-// A C module is unloaded with the last Lua state that has it; its source may live on in another, or
-// be in the middle of a call.
+// Keeps the source's code in memory. Lua unloads a C module with the last state that has it, but
+// the source may live on in another state, or be in the middle of a call.
 static void keep_code(const mare_source_kind *kind)
 {
     uintptr_t code[] = {(uintptr_t)kind->ready, (uintptr_t)kind->poll, (uintptr_t)kind->wait,
@@ -384,7 +388,7 @@ static mare_err check(const mare_runtime *runtime, const mare_source_kind *kind,
     return kind->name && ways <= 1 && fits ? MARE_OK : MARE_INVALID;
 }
 
-// It could not begin: what it is made of goes, but for `self`.
+// The source could not begin: frees what it is made of, except `self`.
 static void abandon(mare_source *source)
 {
     source->begun = false;
@@ -418,7 +422,7 @@ mare_err mare_source_create(mare_runtime *runtime, const mare_source_kind *kind,
     mare_err err = check(runtime, kind, descriptor);
     if (err)
         return err;
-    // A descriptor of our own, for the program may close its one while this is still watched.
+    // Watch a copy: the program may close its own descriptor while this one is still watched.
     int fd = descriptor < 0 ? -1 : mare__socket_copy(descriptor);
     if (descriptor >= 0 && fd < 0)
         return MARE_IO;

@@ -4,10 +4,12 @@
 //     text ──▶ cache, or prepare ──▶ bind ──▶ step ──▶ all rows: back to the cache
 //                                              └─────▶ more to come: a cursor, then `more` ...
 //
-// `mutex` makes it one job at a time: SQLite itself locks nothing. A job whose caller does not wait
-// any more is stopped by the handlers below, so the next one does not wait for long. A cursor that
-// nobody wants is put into `discarded` by whoever finds out, which may be a worker, and its
-// statement is given back by a thread: that may write to the disk.
+// `mutex` allows one job at a time for each connection: SQLite is told to lock nothing itself. If a
+// job's caller stops waiting, the handlers below stop the job, so that the next one need not wait
+// long. A cursor that nobody wants is put into `discarded` by its owner, which may be a worker, or
+// else by its last holder. Resetting its statement may write to the disk, so a thread of the pool
+// does that, before any job that starts later. The thread of an earlier job may hold the cursor a
+// little longer.
 #include "loop/sqlite.h"
 
 #include <stdio.h>
@@ -19,13 +21,13 @@
 #include "sched/runtime.h"
 
 enum {
-    CACHED = 32,             // statements kept
-    STEPS = 1000,            // of SQLite's machine between two looks at who waits
-    BATCH_BYTES = 64 * 1024, // of rows, after which there is no other row
+    CACHED = 32,             // the most statements in the cache
+    STEPS = 1000,            // steps of SQLite's machine between two looks whether anybody waits
+    BATCH_BYTES = 64 * 1024, // bytes of rows in a batch: it ends with the row that reaches them
 };
 
 struct statement {
-    struct mare__list entry; // in the cache
+    struct mare__list entry; // its place in the cache
     sqlite3_stmt *stmt;
     size_t size;
     char sql[];
@@ -35,21 +37,21 @@ struct mare__connection {
     atomic_uint holders;
     struct mare__jobs *jobs; // a reference
     const struct mare__sqlite_library *lib;
-    pthread_mutex_t mutex;   // guards all below but `discarded`
+    pthread_mutex_t mutex;   // guards all that follows, but `discarded`
     sqlite3 *db;             // NULL: closed
-    struct mare__job *now;   // whose work is done
-    bool was_busy;           // somebody else's lock was met
-    unsigned cached;         // how many are in the
-    struct mare__list cache; // of statements, the last to be used at the end
+    struct mare__job *now;   // the job that is running
+    bool was_busy;           // another connection's lock was in the way
+    unsigned cached;         // the number of statements in the
+    struct mare__list cache; // cache; the last one used is at its end
     mare__lock lock;         // guards the next
     struct mare__cursor *discarded;
 };
 
 struct mare__cursor {
-    atomic_uint holders;
-    struct mare__connection *connection; // a reference
-    struct statement *statement;         // NULL: there is nothing left of it
-    struct mare__cursor *next;           // of the discarded
+    atomic_uint holders;         // held by jobs, which hold the connection too, and by the list
+    struct statement *statement; // NULL: its statement is gone. Guarded by the mutex
+    bool is_discarded;           // it is in the list `discarded`, until that is drained
+    struct mare__cursor *next;   // the next in that list
 };
 
 // ---- Values -------------------------------------------------------------------------------------
@@ -76,7 +78,8 @@ struct mare__sqlite_value mare__sqlite_take(const char **at)
 
 // ---- Failures -----------------------------------------------------------------------------------
 
-// The statement failed: what SQLite says. Of jobs that come after it, nothing is heard.
+// The statement failed: keeps SQLite's code and message. Under the mutex, so that no other job
+// replaces them first.
 static bool fail(struct mare__sqlite_job *job)
 {
     struct mare__connection *connection = job->connection;
@@ -98,12 +101,12 @@ static bool refuse(struct mare__sqlite_job *job, mare_err err, const char *why)
 
 static void forget(struct mare__connection *connection, struct statement *statement)
 {
-    if (connection->db) // else it went with the connection
+    if (connection->db) // else it was freed with the connection
         connection->lib->finalize(statement->stmt);
     mare__free(statement);
 }
 
-// Has been used: it may be used again.
+// Resets a statement that was used, and puts it back into the cache.
 static void put_back(struct mare__connection *connection, struct statement *statement)
 {
     if (!connection->db || statement->size == 0) {
@@ -136,7 +139,7 @@ static struct statement *take_cached(struct mare__connection *connection, const 
     return NULL;
 }
 
-// Whether there is no further statement in the text: blanks and comments are none.
+// Whether the rest of the text has no other statement, but only blanks and comments.
 static bool is_all(struct mare__connection *connection, const char *rest)
 {
     sqlite3_stmt *another = NULL;
@@ -145,13 +148,13 @@ static bool is_all(struct mare__connection *connection, const char *rest)
     return !bad && !another;
 }
 
-// The statement at the job's offset, and where the next begins. NULL with the code 0: there is
+// The statement at the job's offset, and where the next one begins. NULL with code 0: there is
 // none.
 static struct statement *prepare(struct mare__sqlite_job *job, size_t *next)
 {
     struct mare__connection *connection = job->connection;
     const char *text = job->text.at, *rest;
-    size_t size = job->text.size - 1; // without the zero
+    size_t size = job->text.size - 1; // without the zero byte
     struct statement *statement = job->offset ? NULL : take_cached(connection, text, size);
     *next = size;
     if (statement)
@@ -179,14 +182,15 @@ static struct statement *prepare(struct mare__sqlite_job *job, size_t *next)
     }
     mare__list_init(&statement->entry);
     statement->stmt = stmt;
-    statement->size = whole ? size : 0; // 0: a part of a script, which is not kept
+    statement->size = whole ? size : 0; // 0: a part of a script, not for the cache
     memcpy(statement->sql, text, statement->size);
     return statement;
 }
 
 // ---- Parameters ---------------------------------------------------------------------------------
 
-// What is bound stays where it is until the statement is reset or the cursor gone: a copy.
+// SQLite copies the bound values. The copies stay until the statement is reset or its cursor is
+// gone.
 static int bind(const struct mare__sqlite_library *lib, sqlite3_stmt *stmt, int index,
                 struct mare__sqlite_value value)
 {
@@ -225,7 +229,7 @@ static bool bind_in_order(struct mare__sqlite_job *job, sqlite3_stmt *stmt)
     return true;
 }
 
-// The value that was given under a name, which has its sign (:, @ or $) before it.
+// The value given under a name. The statement's name begins with its sign (:, @ or $).
 static bool find_named(const struct mare__sqlite_job *job, const char *name,
                        struct mare__sqlite_value *value)
 {
@@ -239,7 +243,8 @@ static bool find_named(const struct mare__sqlite_job *job, const char *name,
     return false;
 }
 
-// Every parameter has a value, and every value a parameter: a misspelt name would be NULL.
+// Every parameter must have a value, and every value a parameter: SQLite would read a misspelt name
+// as NULL.
 static bool bind_by_name(struct mare__sqlite_job *job, sqlite3_stmt *stmt)
 {
     const struct mare__sqlite_library *lib = job->connection->lib;
@@ -290,7 +295,7 @@ static mare_err put_column(const struct mare__sqlite_library *lib, struct mare__
         number = lib->column_double(stmt, i);
         return mare__sqlite_put(rows, MARE__SQLITE_FLOAT, &number, sizeof number);
     case SQLITE_TEXT:
-        data = lib->column_text(stmt, i); // before its size is asked for
+        data = lib->column_text(stmt, i); // must be called before its size is asked for
         return mare__sqlite_put(rows, MARE__SQLITE_TEXT, data, (size_t)lib->column_bytes(stmt, i));
     case SQLITE_BLOB:
         data = lib->column_blob(stmt, i);
@@ -321,13 +326,13 @@ static bool put_names(struct mare__sqlite_job *job, sqlite3_stmt *stmt)
     return true;
 }
 
-// Whether so many rows are enough for now.
+// Whether the batch has enough rows.
 static bool has_enough(const struct mare__sqlite_job *job)
 {
     return job->most > 0 && (job->found >= job->most || job->rows.size >= BATCH_BYTES);
 }
 
-// False: it failed. *more: it has been left in the middle.
+// Steps through the rows. False: it failed. `*more`: there are rows left.
 static bool step(struct mare__sqlite_job *job, sqlite3_stmt *stmt, bool *more)
 {
     int status = SQLITE_ROW;
@@ -345,7 +350,9 @@ static bool step(struct mare__sqlite_job *job, sqlite3_stmt *stmt, bool *more)
 
 // ---- Cursors and connections --------------------------------------------------------------------
 
-// Under the mutex.
+static void let_go_cursor(struct mare__connection *connection, struct mare__cursor *cursor);
+
+// Resets the statements of discarded cursors. Under the mutex, by a holder of the connection.
 static void drain(struct mare__connection *connection)
 {
     mare__lock_acquire(&connection->lock);
@@ -356,7 +363,8 @@ static void drain(struct mare__connection *connection)
         struct mare__cursor *next = cursor->next;
         if (cursor->statement)
             put_back(connection, cursor->statement);
-        mare__free(cursor);
+        cursor->statement = NULL;
+        let_go_cursor(connection, cursor);
         cursor = next;
     }
 }
@@ -369,7 +377,7 @@ static bool has_discarded(struct mare__connection *connection)
     return has;
 }
 
-// What is left to give back, unless a job is there: then it will.
+// Does that now, unless a job has the mutex: then the job will do it.
 static void drain_if_free(struct mare__connection *connection)
 {
     while (has_discarded(connection) && pthread_mutex_trylock(&connection->mutex) == 0) {
@@ -389,7 +397,7 @@ static void shut(struct mare__connection *connection)
         forget(connection, MARE__ENTRY(entry, struct statement, entry));
     }
     for (sqlite3_stmt *stmt; connection->db && (stmt = lib->next_stmt(connection->db, NULL));)
-        lib->finalize(stmt); // of a cursor
+        lib->finalize(stmt); // a statement of a cursor, which closing the connection left
     if (connection->db)
         lib->close(connection->db);
     connection->db = NULL;
@@ -406,12 +414,12 @@ static void destroy(void *argument)
 
 static struct mare__connection *hold(struct mare__connection *connection)
 {
-    // Relaxed: whoever adds a holder is one.
+    // Relaxed: the caller is a holder already.
     atomic_fetch_add_explicit(&connection->holders, 1, memory_order_relaxed);
     return connection;
 }
 
-// To close may block, and this may be a worker.
+// Closing may block, and this may be a worker: a thread does it.
 static void let_go(struct mare__connection *connection)
 {
     // Acquire and release, as in mare__unref.
@@ -430,27 +438,46 @@ static void drain_posted(void *argument)
     let_go(connection);
 }
 
-static void let_go_cursor(struct mare__cursor *cursor)
+static void discard(struct mare__connection *connection, struct mare__cursor *cursor)
 {
-    struct mare__connection *connection = cursor->connection;
-    if (atomic_fetch_sub_explicit(&cursor->holders, 1, memory_order_acq_rel) > 1) // as above
-        return;
     mare__lock_acquire(&connection->lock);
-    cursor->next = connection->discarded;
-    connection->discarded = cursor;
+    bool is_new = !cursor->is_discarded;
+    if (is_new) {
+        // Relaxed: the caller is a holder, or the last holder has just left on this thread.
+        atomic_fetch_add_explicit(&cursor->holders, 1, memory_order_relaxed);
+        cursor->is_discarded = true;
+        cursor->next = connection->discarded;
+        connection->discarded = cursor;
+    }
     mare__lock_release(&connection->lock);
-    mare__jobs_post(connection->jobs, MARE__LANE_DATABASE, drain_posted,
-                    connection); // the cursor's reference
+    if (is_new)
+        mare__jobs_post(connection->jobs, MARE__LANE_DATABASE, drain_posted, hold(connection));
 }
 
-// A statement that was left in the middle is a cursor's from now on.
+void mare__sqlite_discard(struct mare__sqlite_job *job)
+{
+    if (job->cursor)
+        discard(job->connection, job->cursor);
+}
+
+// The caller must hold the connection.
+static void let_go_cursor(struct mare__connection *connection, struct mare__cursor *cursor)
+{
+    if (atomic_fetch_sub_explicit(&cursor->holders, 1, memory_order_acq_rel) > 1) // as above
+        return;
+    if (cursor->statement) // its owner never discarded it
+        discard(connection, cursor);
+    else
+        mare__free(cursor);
+}
+
+// A statement with rows left becomes a cursor.
 static bool keep(struct mare__sqlite_job *job, struct statement *statement)
 {
     struct mare__cursor *cursor = mare__alloc_zero(sizeof *cursor);
     if (!cursor)
         return refuse(job, MARE_NOMEM, mare_strerror(MARE_NOMEM));
     atomic_init(&cursor->holders, 1);
-    cursor->connection = hold(job->connection);
     cursor->statement = statement;
     job->cursor = cursor;
     return true;
@@ -458,7 +485,8 @@ static bool keep(struct mare__sqlite_job *job, struct statement *statement)
 
 // ---- What jobs do -------------------------------------------------------------------------------
 
-// Somebody else has a lock that is needed. Who waits tries again later, without a thread.
+// Another connection has a lock that we need. Give up now: the caller tries again later, and does
+// not keep a thread waiting.
 static int on_busy(void *argument, int attempts)
 {
     struct mare__connection *connection = argument;
@@ -497,7 +525,7 @@ void mare__sqlite_open(struct mare__sqlite_job *job)
     lib->progress_handler(connection->db, STEPS, on_progress, connection);
 }
 
-// One statement. False: it failed.
+// Runs one statement. False: it failed.
 static bool run_one(struct mare__sqlite_job *job, struct statement *statement)
 {
     sqlite3_stmt *stmt = statement->stmt;
@@ -570,7 +598,7 @@ static void end(struct mare__job *base)
 {
     struct mare__sqlite_job *job = (struct mare__sqlite_job *)base;
     if (job->cursor)
-        let_go_cursor(job->cursor);
+        let_go_cursor(job->connection, job->cursor);
     if (job->connection)
         let_go(job->connection);
     mare__bytes_fini(&job->text);
@@ -602,7 +630,7 @@ struct mare__sqlite_job *mare__sqlite_job_new(mare_runtime *runtime,
         return NULL;
     }
     job->act = act;
-    // A statement that has begun is not to be cut off by the end of the program.
+    // The end of the program must not interrupt a statement that has begun.
     job->job.holds_up = true;
     job->connection = connection ? hold(connection) : connection_new(job->job.jobs);
     if (!job->connection) {

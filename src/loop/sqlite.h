@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Databases of SQLite, used by threads of the pool: each call is a job. A connection does one job
-// at a time, and belongs to the process that opened it.
+// Databases of SQLite. Each call is a job on a thread of the pool. A connection does one job at a
+// time, and belongs to the process that opened it.
 #pragma once
 
 #include "loop/job.h"
 #include "wire/bytes.h"
 
-// A value on its way: integers and floats as they are in memory, text, bytes, nothing.
+// The kinds of a value in a message: integers and floats as they are in memory, text, bytes,
+// nothing.
 enum mare__sqlite_tag {
     MARE__SQLITE_NULL = 'n',
     MARE__SQLITE_INTEGER = 'i',
@@ -21,56 +22,62 @@ struct mare__sqlite_value {
     size_t size;
 };
 
-// Appends one. MARE_NOMEM: nothing has changed.
+// Appends a value. MARE_NOMEM: nothing has changed.
 mare_err mare__sqlite_put(struct mare__bytes *bytes, enum mare__sqlite_tag tag, const void *data,
                           size_t size);
 
-// The value at *at, which moves on to the next one.
+// Reads the value at *at, and moves *at to the next one.
 struct mare__sqlite_value mare__sqlite_take(const char **at);
 
 struct mare__connection; // one with a database: held by the program and by jobs
-struct mare__cursor;     // a statement with more rows to come: likewise
+struct mare__cursor;     // a statement with more rows to come: held by jobs
 
 struct mare__sqlite_job {
     struct mare__job job;
-    void (*act)(struct mare__sqlite_job *job); // on a thread of the pool, alone with the connection
-    struct mare__connection *connection;       // a reference, from the opening on
-    struct mare__cursor *cursor;               // to read from, or made: a reference; NULL: none
+    void (*act)(struct mare__sqlite_job *job); // the work; on a thread of the pool, alone with the
+                                               // connection
+    struct mare__connection *connection;       // a reference, once it is open
+    struct mare__cursor *cursor;               // to read from, or newly made: a reference; NULL:
+                                               // none
 
-    // What it is given.
+    // What the caller fills in.
     struct mare__bytes text;   // a path or SQL, with a zero at the end
-    size_t offset;             // of the statement in it: if it fails, of the one that did
-    struct mare__bytes values; // of the parameters, each after its name if they are `named`
+    size_t offset;             // where the statement in it begins; then of the one that failed
+    struct mare__bytes values; // of the parameters; if `named`, each follows its name
     int count;                 // of values
-    int flags;                 // of the opening
-    int limit;                 // of the opening: bytes of a value, or of SQL
-    unsigned most;             // rows at once; 0: they are not wanted
+    int flags;                 // for opening
+    int limit;                 // for opening: the most bytes of a value, or of SQL
+    unsigned most;             // rows in a batch; 0: no rows are wanted
     bool named;
-    bool inside;    // a transaction, which must still be open
-    bool is_script; // there may be several statements
+    bool inside;    // only inside a transaction, which must still be open
+    bool is_script; // the text may have several statements
 
-    // What comes of it.
+    // The results.
     struct mare__bytes names; // of the columns, as values
     struct mare__bytes rows;  // values
     int columns;
-    unsigned found;            // rows
-    int64_t changes, last_row; // of a statement that is over
-    int code;                  // 0, SQLite's, or SQLITE_MISUSE for ours, with `err`
-    mare_err err;              // what it is for us, if SQLite has no word for it
+    unsigned found;            // how many rows
+    int64_t changes, last_row; // of a statement that has ended
+    int code;                  // 0, a code of SQLite, or SQLITE_MISUSE for our own, with `err`
+    mare_err err;              // our own code, where SQLite has none
     bool was_busy;             // another connection was in the way: it may be tried again
     char message[512];
 };
 
-// A job for a connection, which may be NULL for one that opens; the caller fills in more. NULL: not
+// A job for a connection; NULL for the job that opens one. The caller fills in the rest. NULL: not
 // enough memory.
 struct mare__sqlite_job *mare__sqlite_job_new(mare_runtime *runtime,
                                               void (*act)(struct mare__sqlite_job *job),
                                               struct mare__connection *connection);
 
-// For a job that shall go on with the rows of another.
+// Makes a job go on with the rows of an earlier one.
 void mare__sqlite_follow(struct mare__sqlite_job *job, const struct mare__sqlite_job *first);
+
+// The owner wants no more rows. The statement is reset before any job that starts later, even if
+// another thread still holds it. Any thread; does not block.
+void mare__sqlite_discard(struct mare__sqlite_job *job);
 
 void mare__sqlite_open(struct mare__sqlite_job *job);  // text, flags, limit; connection
 void mare__sqlite_run(struct mare__sqlite_job *job);   // text, offset, values, most, ...
 void mare__sqlite_more(struct mare__sqlite_job *job);  // cursor, most
-void mare__sqlite_close(struct mare__sqlite_job *job); // also those of other jobs find it closed
+void mare__sqlite_close(struct mare__sqlite_job *job); // closes it for all its jobs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Streams: reading through a buffer that exists only while it is needed, so that an idle connection
-// costs little; and waiting, in which several routines of the owner may take part. Which transport
-// is below makes no difference here.
+// costs little; and waiting, in which several routines of the owner may take part. This code is the
+// same for every transport.
 #include "loop/stream.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ struct mare__stream *mare__stream_over(mare_runtime *runtime, struct mare__trans
         return NULL;
     }
     mare__object_init(&stream->object, kind, destroy);
-    // The transport of a descriptor is not larger than the stream.
+    // A descriptor's transport is at most as large as the stream: count the stream twice.
     stream->object.weight = 2 * sizeof *stream + sizeof(mare_channel);
     stream->runtime = runtime;
     stream->transport = transport;
@@ -58,7 +58,7 @@ struct mare__transport *mare__stream_take_transport(struct mare__stream *stream)
 
 // ---- The buffer ---------------------------------------------------------------------------------
 
-// Room for so many bytes at the end.
+// Makes room for so many bytes at the end of the buffer.
 static bool make_room(struct mare__stream *stream, size_t size)
 {
     size_t have = mare__stream_buffered(stream);
@@ -117,10 +117,12 @@ void mare__stream_used(struct mare__stream *stream, size_t size)
 
 // ---- Bytes --------------------------------------------------------------------------------------
 
-// A call has ended. What it took from below may be what other routines wait for, who would not be
-// told, for the descriptor has nothing more to say: they look for themselves. So they do when the
-// transport has failed. When a handshake is over they all do: who wanted to write waited for bytes
-// of it, and would pass nothing on.
+// A call of one routine has ended, and other routines may wait for the same stream. They wait for a
+// report of the descriptor, but none comes if this call has read everything from it. So this tells
+// them, and they look for themselves:
+//   - one reader, when the call has moved bytes into the transport, where the reader may need them;
+//   - a reader and a writer, when the transport has failed: each tells the next in the same way;
+//   - all, when a handshake is over: a writer that waited for bytes of it would tell nobody.
 static void share(struct mare__stream *stream, ssize_t result)
 {
     bool failed = result < 0 && result != -EAGAIN;
@@ -187,8 +189,8 @@ void mare__stream_close(struct mare__stream *stream)
     if (stream->closed)
         return;
     stream->closed = true;
-    // A write that is not over, of another routine or of one that was killed in it, has not said
-    // all.
+    // If another routine waits to write, or was killed in a write, not all was said: cut the
+    // transport off, so that the peer does not take it for a proper end.
     mare__transport_close(stream->transport, stream->waiting[MARE__TO_WRITE] > 0);
 }
 
@@ -196,8 +198,8 @@ bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *
                          bool server, const char *name, uint64_t handshake_ns,
                          struct mare__tls_error *error)
 {
-    // What was read before belongs to the handshake. As plain text it would be taken, afterwards,
-    // for something that the peer said under TLS.
+    // Bytes that were read before belong to the handshake. If they stayed in the buffer as plain
+    // text, they would later pass for something that the peer said under TLS.
     size_t early = mare__stream_buffered(stream);
     uint64_t now = mare__now(stream->runtime);
     struct mare__tls_session session = {
@@ -219,7 +221,7 @@ bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
-// Without counting. The channel of a way is always the same one.
+// The channel of a way, without counting the wait. It is always the same one.
 static mare_channel *await(struct mare__stream *stream, int way)
 {
     return stream->ready[way] = mare__transport_await(stream->transport, way);
@@ -247,9 +249,9 @@ void mare__stream_end_wait(struct mare__stream *stream, const mare_channel *read
     stream->waiting[way]--;
     if (stream->waiting[way] == 0 || mare__stream_closed(stream))
         return;
-    // The message that this one got, or may have got, was perhaps for another.
+    // This routine may have taken a message that another one needs: make sure that one more comes.
     if (way == MARE__TO_READ && stream->at_end)
-        mare__stream_tell(stream, way); // of TLS: the descriptor has nothing to say
+        mare__stream_tell(stream, way); // at the end of TLS the descriptor reports nothing
     else
         await(stream, way);
 }
@@ -262,8 +264,8 @@ void mare__stream_tell(struct mare__stream *stream, int way)
         mare__chan_send(stream->ready[way], &message, NULL);
 }
 
-// TLS may have something to read that the descriptor does not tell of. So what there is is read.
-// MARE_CLOSED: something, or the end.
+// TLS may have something to read of which the descriptor does not tell. So this reads what there
+// is. MARE_CLOSED: there was something, or the end.
 static mare_err look_ahead(struct mare__stream *stream)
 {
     char bytes[MARE__STREAM_ROOM];
@@ -280,7 +282,7 @@ mare_err mare__stream_await_read(struct mare__stream *stream, mare_channel **rea
     mare_err err = stream->transport->ops->plain ? MARE_OK : look_ahead(stream);
     if (err)
         return err;
-    stream->drained = false; // who is told that it can be read reads
+    stream->drained = false; // so that the routine that is told reads, and does not wait first
     int way = MARE__TO_READ;
     uint64_t deadline = MARE_FOREVER;
     mare__transport_waits(stream->transport, &way, &deadline);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What TLS reads from the disk, by threads of the pool: certificates, keys and authorities.
+// What TLS reads from the disk: certificates, keys and authorities. Threads of the pool do it.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,8 +21,8 @@ static void run(struct mare__job *job)
     } else {
         tls->context = mare__tls_context_new(options, &tls->error);
     }
-    // OpenSSL keeps memory for each thread. This one may idle until the program exits, and is
-    // never joined: what it keeps is given back now.
+    // OpenSSL keeps memory for each thread. This thread may idle until the program exits, and is
+    // never joined: free its memory now.
     mare__tls_leave_thread();
 }
 
@@ -43,7 +43,8 @@ static struct mare__tls_job *create(mare_runtime *runtime, size_t text)
         return NULL;
     }
     tls->text_size = text;
-    // The runtime waits for it when it stops: a host that uses OpenSSL may end it soon after.
+    // The runtime waits for this job when it stops: the host may shut OpenSSL down right after
+    // that.
     tls->job.holds_up = true;
     return tls;
 }
@@ -77,7 +78,7 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
     room += options->protocols_size;
     if (options->keys)
         own->keys = memcpy(room, options->keys, options->keys_size);
-    if (options->staple) // with a zero byte, which is there already
+    if (options->staple) // the text has its zero byte already
         own->staple = memcpy(room + options->keys_size, options->staple, options->staple_size);
     return tls;
 }

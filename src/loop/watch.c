@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A watcher knows the path of each number that inotify gave it. When a folder comes into one that
-// is watched with all that are in it, a walk begins to watch it and notes what is there already:
-// that may have come before it was watched, and nobody would tell. It is told as created; what
-// comes during the walk may be told twice.
+// A watcher knows the path of each number that inotify gave it. When a new folder appears in a
+// folder that is watched recursively, a walk starts: it watches the new folder and notes what is in
+// it. Those files may have come before the watch, so that inotify says nothing of them. They are
+// told as created. What comes during the walk may be told twice.
 //
 //     descriptor ──▶ bytes ──▶ event ──▶ told
 //                                └─ a folder came: walk (a job) ──▶ watched, found ──▶ told
@@ -50,13 +50,13 @@ static int watch_folder(struct mare__walk *walk, const char *path, bool is_root)
         return 0;
     }
     int number = mare__watch_add(walk->fd, path, !is_root);
-    if (number < 0 && !is_root) // it has gone again, or may not be looked into
+    if (number < 0 && !is_root) // a folder in it is gone again, or may not be read
         return number == -ENOSPC || number == -ENOMEM ? number : 0;
     walk->count++;
     return number < 0 ? number : add_record(walk, number, 'd', path, "");
 }
 
-// Notes what is in a folder: folders to watch, and what there is to tell.
+// Notes what is in a folder: the folders to watch, and what to tell.
 static int look_into(struct mare__walk *walk, const char *path)
 {
     const struct mare__platform *platform = mare__jobs_platform(walk->job.jobs);
@@ -86,8 +86,8 @@ static int look_into(struct mare__walk *walk, const char *path)
     return err;
 }
 
-// Every folder that it watches is looked into in turn, so that the records are also the line of
-// those that are still to be.
+// Looks into every folder that the walk watches, one after the other. The records it adds on the
+// way are also the list of those still to do.
 static int walk_through(struct mare__walk *walk)
 {
     int err = walk->fd < 0 ? walk->fd : watch_folder(walk, walk->path, !walk->tells);
@@ -96,7 +96,7 @@ static int walk_through(struct mare__walk *walk)
         memcpy(&number, walk->records + at, sizeof number);
         size_t length = strlen(walk->records + at + RECORD_HEAD) + 1;
         if (number >= 0) {
-            char *path = mare__alloc(length); // the records move as they grow
+            char *path = mare__alloc(length); // a copy: the records move as they grow
             if (!path)
                 return -ENOMEM;
             memcpy(path, walk->records + at + RECORD_HEAD, length);
@@ -139,7 +139,7 @@ struct mare__walk *mare__walk_new(mare_runtime *runtime, const char *path, bool 
     walk->recursive = recursive;
     walk->tells = watch != NULL;
     walk->limit = limit;
-    walk->result = -ECANCELED; // unless it is begun
+    walk->result = -ECANCELED; // until the job has begun
     strcpy(walk->path, path);
     return walk;
 }
@@ -182,14 +182,14 @@ static void forget(struct mare__watch *watch, struct mare__watched *known)
     mare__free(known);
 }
 
-// Whether a path is that of a folder, or in it.
+// Whether a path is that of a folder, or lies in it.
 static bool is_in(const char *path, const char *folder)
 {
     size_t length = strlen(folder);
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-// A folder has another name now, or (`to` is NULL) is not here any more.
+// A folder was renamed; or, if `to` is NULL, is gone.
 static bool move(struct mare__watch *watch, const char *from, const char *to)
 {
     for (struct mare__list *at = watch->all.next; at != &watch->all; at = at->next) {
@@ -197,7 +197,7 @@ static bool move(struct mare__watch *watch, const char *from, const char *to)
         char *path = known->path;
         if (!is_in(path, from))
             continue;
-        if (!to) { // inotify says when it is done, and then it is forgotten
+        if (!to) { // forgotten later, when inotify says that the watch has ended
             mare__watch_remove(watch->observed.fd, known->number);
             continue;
         }
@@ -244,7 +244,7 @@ static void destroy(struct mare__object *object)
     release(watch);
 }
 
-// The folders that a walk watches are known; what it has to tell is kept.
+// Takes over the folders that a walk has watched, and what it has to tell.
 static bool adopt(struct mare__watch *watch, struct mare__walk *walk)
 {
     for (size_t at = 0; at < walk->size;) {
@@ -258,7 +258,7 @@ static bool adopt(struct mare__watch *watch, struct mare__walk *walk)
     watch->is_overflown |= walk->is_overflown;
     if (!walk->tells)
         return true;
-    mare__free(watch->found); // all of it has been told: a walk begins only then
+    mare__free(watch->found); // all of it was told: only then does a walk begin
     watch->found = walk->records;
     watch->found_at = 0;
     watch->found_end = walk->size;
@@ -276,6 +276,7 @@ struct mare__watch *mare__watch_new(mare_runtime *runtime, struct mare__walk *wa
     atomic_init(&watch->holders, 2);
     mare__list_init(&watch->all);
     mare__observed_init(&watch->observed, walk->fd, on_closed);
+    watch->observed.file = watch->path;
     walk->fd = -1;
     watch->runtime = runtime;
     watch->timeout = MARE_FOREVER;
@@ -314,7 +315,7 @@ static int settle(struct mare__watch *watch)
         return -EINPROGRESS;
     watch->walk = NULL;
     int err = walk->result;
-    if (err == -ECANCELED) { // nobody waited for it: once more
+    if (err == -ECANCELED) { // its waiter left before it began: start it again
         if (!begin_walk(watch, walk->path))
             err = -ENOMEM;
         else
@@ -322,14 +323,14 @@ static int settle(struct mare__watch *watch)
     } else if (!adopt(watch, walk)) {
         err = -ENOMEM;
     } else if (err) {
-        watch->is_overflown = true; // the system has no more room for watches
+        watch->is_overflown = true; // the system allows no more watches
         err = 0;
     }
     mare__unref(&walk->job.object);
     return err;
 }
 
-// What a walk has found.
+// Tells what a walk has found.
 static bool tell_found(struct mare__watch *watch, struct mare__watch_told *told)
 {
     while (watch->found_at < watch->found_end) {
@@ -348,7 +349,7 @@ static bool tell_found(struct mare__watch *watch, struct mare__watch_told *told)
     return false;
 }
 
-// A path of a name in a folder, allocated.
+// The path of a name in a folder, allocated.
 static char *join(const char *base, const char *name)
 {
     char *path = mare__alloc(strlen(base) + strlen(name) + 2);
@@ -357,7 +358,7 @@ static char *join(const char *base, const char *name)
     return path;
 }
 
-// Reads more behind what has not been told yet.
+// Reads more, behind what was not told yet.
 static int read_more(struct mare__watch *watch)
 {
     char bytes[MARE__WATCH_ROOM];
@@ -378,7 +379,7 @@ static int read_more(struct mare__watch *watch)
     return 0;
 }
 
-// What left a folder came into another, if that is what follows.
+// A name left a folder. Takes the next event if that tells where the same file came to.
 static bool takes_other_half(struct mare__watch *watch, unsigned cookie,
                              struct mare__watch_event *other)
 {
@@ -391,7 +392,7 @@ static bool takes_other_half(struct mare__watch *watch, unsigned cookie,
     return true;
 }
 
-// A folder got another name, or left, or came.
+// A folder was renamed, or left, or came.
 static int follow(struct mare__watch *watch, const struct mare__watch_told *told, bool came)
 {
     if (!watch->recursive || !told->folder)
@@ -410,7 +411,7 @@ static int follow(struct mare__watch *watch, const struct mare__watch_told *told
     return fine ? 0 : -ENOMEM;
 }
 
-// What happened to that which is watched itself. What is in a watched folder is told by that.
+// Something happened to the watched path itself. What happens in a folder is told by its own event.
 static bool tell_self(struct mare__watch *watch, const struct mare__watch_event *event,
                       struct mare__watch_told *told)
 {
@@ -430,14 +431,14 @@ static bool tell_self(struct mare__watch *watch, const struct mare__watch_event 
     }
     if (!root || !known || event->kind >= sizeof kinds / sizeof *kinds || !kinds[event->kind])
         return false;
-    if (event->kind == MARE__WATCH_LEFT) // the path does not lead to it any more: that is the end
+    if (event->kind == MARE__WATCH_LEFT) // the path leads to something else now, so watching ends
         mare__watch_remove(watch->observed.fd, watch->root);
     *told = (struct mare__watch_told){
         .kind = kinds[event->kind], .base = known->path, .name = "", .folder = event->folder};
     return true;
 }
 
-// 1: told; 0: there was nothing to tell of it.
+// 1: an event was told; 0: there was nothing to tell of it.
 static int tell_event(struct mare__watch *watch, struct mare__watch_event *event,
                       struct mare__watch_told *told)
 {
@@ -488,7 +489,8 @@ int mare__watch_next(struct mare__watch *watch, struct mare__watch_told *told)
         }
         watch->at = mare__watch_event(watch->bytes, watch->at, &event);
         if (event.kind == MARE__WATCH_LEFT && watch->at == watch->end) {
-            // Its other half may come with the next bytes, and its name must outlive these.
+            // The other half of a rename may come with the next read. The old name is kept because
+            // these bytes go.
             mare__free(watch->old);
             watch->old = join(event.name, "");
             if (!watch->old)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Argument checking and failures, in one voice.
+// Checks arguments and reports failures, for all bindings in the same words.
 #include "lua/binding.h"
 #include "sched/routine.h"
 
@@ -22,10 +22,38 @@ int mare__lua_fail_with(lua_State *L, mare_err err)
     return 3;
 }
 
+int mare__lua_step(lua_State *L, int results)
+{
+    if (results != 3)
+        return results;
+    if (strcmp(lua_tostring(L, -1), "closed") != 0)
+        return luaL_error(L, "%s", lua_tostring(L, -2));
+    lua_pushnil(L);
+    return 1;
+}
+
+// Pushes the innermost line of the program, as luaL_where does; lines of our own modules do not
+// count.
+static void push_where(lua_State *L)
+{
+    lua_Debug frame;
+    for (int level = 1; lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (frame.currentline > 0 && strncmp(frame.source, "=mare.", 6) != 0) {
+            lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+            return;
+        }
+    }
+    luaL_where(L, 1);
+}
+
 void mare__lua_raise_unexpected(lua_State *L, mare_err err)
 {
-    if (err == MARE_DEADLOCK)
-        luaL_error(L, "deadlock: %s", mare_strerror(err));
+    if (err == MARE_DEADLOCK) {
+        push_where(L);
+        lua_pushfstring(L, "%sdeadlock: %s", lua_tostring(L, -1), mare_strerror(err));
+        lua_error(L);
+    }
     if (err == MARE_CANCELLED && mare__routine_is_main(mare__self(L)))
         luaL_error(L, "interrupted!");
 }
@@ -33,7 +61,8 @@ void mare__lua_raise_unexpected(lua_State *L, mare_err err)
 int mare__lua_fail(lua_State *L, mare_err err)
 {
     mare__lua_raise_unexpected(L, err);
-    if (err == MARE_NOMEM && mare__self(L)->account) // its limit: as when Lua has no memory
+    if (err == MARE_NOMEM && mare__self(L)->account) // the process's limit: report it as Lua's lack
+                                                     // of memory
         mare__lua_no_memory(L);
     lua_pushstring(L, mare_strerror(err));
     return mare__lua_fail_with(L, err);
@@ -46,7 +75,34 @@ _Noreturn void mare__lua_no_memory(lua_State *L)
     __builtin_unreachable();
 }
 
-// Raises the error that fits: something else, or a reference whose finalizer has run.
+static int push_span(lua_State *L)
+{
+    const struct mare__span *span = mare__passed(L, 1);
+    lua_pushlstring(L, span->at, span->size);
+    return 1;
+}
+
+bool mare__lua_try_push(lua_State *L, const void *bytes, size_t size)
+{
+    const struct mare__span span = {size ? bytes : "", size};
+    struct mare__pass pass;
+    lua_pushcfunction(L, push_span);
+    mare__pass_push(L, &pass, &span);
+    int status = lua_pcall(L, 1, 1, 0);
+    mare__pass_end(L, &pass);
+    return status == LUA_OK;
+}
+
+void mare__lua_push_bytes(lua_State *L, struct mare__bytes *bytes)
+{
+    bool pushed = mare__lua_try_push(L, bytes->at, bytes->size);
+    mare__bytes_fini(bytes);
+    if (!pushed)
+        lua_error(L);
+}
+
+// Raises an error for a value that is no usable reference: it is something else, or its finalizer
+// has run.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what)
 {
     if (!ref)
@@ -98,7 +154,7 @@ mare_channel *mare__lua_channel_unknown(lua_State *L, int index)
     struct mare__reference *ref = mare__handle_of(L, index, MARE__KIND_CHANNEL);
     if (!ref || !ref->object)
         mare__lua_no_reference(L, index, ref, "channel");
-    if (!process->host) { // where it can be collected without a word, and its place be another's
+    if (!process->host) { // a host may collect it silently, and reuse its memory
         process->known[0] = process->known[1];
         process->known[1] = ref;
     }

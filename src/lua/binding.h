@@ -7,9 +7,10 @@
 #include "sched/handle.h"
 #include "sched/libraries.h"
 #include "sched/marshal.h"
+#include "wire/bytes.h"
 
-// Raises the failures that nobody expects, for a program that ignored them would go wrong: nothing
-// can move any more, or the program was interrupted.
+// Raises failures that no program expects, because a program that ignored them would go wrong:
+// nothing can move any more, or the program was interrupted.
 void mare__lua_raise_unexpected(lua_State *L, mare_err err);
 
 // Pushes `nil, message, code`; returns 3.
@@ -18,11 +19,22 @@ int mare__lua_fail(lua_State *L, mare_err err);
 // The same with a message of its own, already pushed.
 int mare__lua_fail_with(lua_State *L, mare_err err);
 
+// For the step of a loop that has pushed these results. Of `nil, message, "closed"` it leaves only
+// nil, which ends the loop. Any other failure becomes an error. Returns how many results are left.
+int mare__lua_step(lua_State *L, int results);
+
 // Raises the message on top of the stack, with the place in the program before it.
 int mare__lua_refuse(lua_State *L);
 
 // Raises the error of an allocation that failed.
 _Noreturn void mare__lua_no_memory(lua_State *L);
+
+// Pushes bytes as a string. False: there is no memory, and the error is pushed instead. For
+// functions that must free something before they raise it.
+bool mare__lua_try_push(lua_State *L, const void *bytes, size_t size);
+
+// The same for bytes that are always freed. Raises the error itself.
+void mare__lua_push_bytes(lua_State *L, struct mare__bytes *bytes);
 
 // The reference at a stack index, or an error that names the argument.
 _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, const char *what);
@@ -30,7 +42,7 @@ _Noreturn void mare__lua_no_reference(lua_State *L, int index, const void *ref, 
 // The reference of a kind at a stack index, which may be empty (sent, or finalized); or that error.
 struct mare__reference *mare__lua_reference(lua_State *L, int index, enum mare__kind kind);
 
-// The channel at a stack index, if the process has not used it lately.
+// The channel at a stack index: the slow path, for a channel that the process has not used lately.
 mare_channel *mare__lua_channel_unknown(lua_State *L, int index);
 
 static inline mare_channel *mare__lua_channel(lua_State *L, int index)
@@ -91,15 +103,16 @@ int mare__lua_open_socket(lua_State *L);
 int mare__lua_open_sqlite(lua_State *L);
 int mare__lua_open_postgres(lua_State *L);
 
-// Runs a module in Lua that is part of the program and pushes what it returns, as the first
-// `require` of it would: also where there is no file of it, and the program may not require it.
+// Runs one of the embedded Lua modules, and pushes what it returns, as the first `require` of it
+// would. Works also where no file of it exists, and where the program may not require it.
 void mare__lua_push_embedded(lua_State *L, const char *name);
 
-// Calls a function of the module `mare.node` with all that is on the stack, for what concerns other
-// nodes; returns how many results there are.
+// Calls a function of the module `mare.node` with all that is on the stack, for requests about
+// other nodes. Returns how many results there are.
 int mare__lua_node(lua_State *L, const char *function);
 
-// Pushes `nil, message, code` for a wait for a source that ended so: why it has none, if it ended.
+// Pushes `nil, message, code` for a wait for a source that ended with `err`. If the source has
+// ended, says why.
 int mare__lua_fail_source(lua_State *L, struct mare__object *object, mare_err err);
 
 // Returns what join returns for a process that has finished.
@@ -112,11 +125,11 @@ int mare__lua_push_child_end(lua_State *L, struct mare__object *child);
 int mare__lua_push_signal(lua_State *L, struct mare__object *signals, mare_err err,
                           mare_message *message);
 
-// Pushes the values of a message that another node has sent; or, if they cannot be read here, `nil,
-// message, "badmsg"`: whoever receives must not fail by what others send. Returns how many.
+// Pushes the values of a message from another node. If they cannot be read here, pushes `nil,
+// message, "badmsg"`: what others send must not make a receiver fail. Returns how many values.
 int mare__lua_push_foreign(lua_State *L, mare_message *message);
 
-// Whether a message can go to a channel of another node; else it is cleared, and `nil, message,
+// Whether a message can go to a channel of another node. If not, it is cleared, and `nil, message,
 // code` is pushed.
 bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message);
 
@@ -145,10 +158,13 @@ mare_err mare__source_events(struct mare__object *object, mare_channel **channel
 // Functions of the module `mare` that live in other files.
 int mare__lua_spawn(lua_State *L);
 int mare__lua_channel_new(lua_State *L);
+int mare__lua_box_new(lua_State *L); // of src/node, but made as others are
 int mare__lua_select(lua_State *L);
 int mare__lua_buffer_new(lua_State *L);
 int mare__lua_wait(lua_State *L);
 int mare__lua_go(lua_State *L);
+int mare__lua_heir(lua_State *L);
+int mare__lua_appoint(lua_State *L);
 int mare__lua_needs_routines(lua_State *L);
 int mare__lua_routine(lua_State *L);
 int mare__lua_timer(lua_State *L);

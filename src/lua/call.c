@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls of Lua from C programs (call.h): a process of a moment, which is joined.
+// Calls of Lua from C programs (call.h): each starts a short process and joins it.
 #include "lua/call.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "lua/binding.h"
 #include "sched/runtime.h"
 
-// How long a call may take beyond its deadline, which Lua keeps: then it is given up.
+// How long after its deadline a call is given up. Lua itself keeps the deadline.
 enum { GRACE_MS = 2000 };
 
 uint64_t mare__call_grace(uint64_t deadline)

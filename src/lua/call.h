@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // For the interfaces of C programs whose logic is written in Lua (mare/node.h, mare/group.h): each
-// call is a process of a moment, that calls a function there, and is joined:
+// call starts a short process, which calls a function there, and joins it:
 //
 //     thread --mare_spawn--> process: node.find(...) --> keeper --> other node
 //            <----join-----  false, code, message | true, what it returned
@@ -16,7 +16,7 @@ struct mare__arguments {
     mare_err err;
 };
 
-// Code that defines call(f, ...): calls a function, and returns how it went.
+// Code that defines call(f, ...): calls a function, and returns its outcome.
 #define MARE__CALL                                                                                 \
     "local function outcome(fine, first, message, code)\n"                                         \
     "    if not fine then return false, 'invalid', tostring(first) end\n"                          \
@@ -34,21 +34,21 @@ void mare__call_text(struct mare__arguments *arguments, const char *text);
 // The time that is left, in seconds, as Lua counts it.
 void mare__call_timeout(struct mare__arguments *arguments, const mare_runtime *runtime,
                         uint64_t deadline);
-// A name and a value, unless it is zero; of a list, a name and a value for each.
+// Adds a name and a value, unless it is zero; for a list, the name with each value.
 void mare__call_option(struct mare__arguments *arguments, const char *name, const char *value);
 void mare__call_list(struct mare__arguments *arguments, const char *name,
                      const char *const *values);
 void mare__call_flag(struct mare__arguments *arguments, const char *name, bool value);
 void mare__call_number(struct mare__arguments *arguments, const char *name, double value);
 
-// When Lua, which keeps a deadline, is not waited for any more.
+// The time at which to stop waiting for Lua, which should have kept the deadline itself.
 uint64_t mare__call_grace(uint64_t deadline);
 
-// What a message says that begins with true, or is false, a code and a message for `error`.
+// Reads a message that begins with true; or is false, a code, and a message for `error`.
 mare_err mare__call_outcome(const mare_message *message, char **error);
 
-// Runs the code, and destroys the arguments. MARE_OK: `*result` is what it returned, in which value
-// 1 is what was asked for.
+// Runs the code, and destroys the arguments. MARE_OK: `*result` is what it returned; value 1 is the
+// answer.
 mare_err mare__call(mare_runtime *runtime, const char *code, struct mare__arguments *arguments,
                     uint64_t deadline, mare_message **result, char **error);
 

@@ -171,18 +171,19 @@ static int channel_tryreceive(lua_State *L)
     return receive(L, mare__lua_channel(L, 1), false, 0);
 }
 
-// The iterator: what failed ends the loop. What another node has sent and cannot be read here does
-// not: it is passed over.
+// The iterator: a failure ends the loop. A message of another node that cannot be read here is
+// skipped.
 static int messages_next(lua_State *L);
 
-// Returns what the loop gets of a message, or what the next one gives.
+// Returns the values of a message to the loop; or goes on to the next message.
 static int messages_got(lua_State *L, mare_channel *channel, mare_message *message)
 {
     struct mare__local *process = mare__self(L);
     bool own = message->trust == MARE__TRUST_OWN;
     mare__trace_receive(process, channel, message);
     int count = push_received(L, process, message);
-    // The first value of a loop is not nil, or it would have ended anyway.
+    // Values from here: return them. (The first value of a loop's message is never nil, because nil
+    // ends the loop.)
     if (own || !lua_isnil(L, -count) || count != 3 || lua_type(L, -1) != LUA_TSTRING ||
         strcmp(lua_tostring(L, -1), mare__err_word(MARE_BADMSG)) != 0)
         return count;
@@ -289,15 +290,20 @@ const luaL_Reg mare__channel_metamethods[] = {{"__len", channel_len},
                                               {"__close", channel_close},
                                               {NULL, NULL}};
 
-int mare__lua_channel_new(lua_State *L)
+// Index 3 is for our own modules: `mare.processes` then shows another line as the place where this
+// one was made.
+static int make(lua_State *L, bool box)
 {
     lua_Integer capacity = luaL_optinteger(L, 1, 0);
     const char *name = lua_isnoneornil(L, 2) ? NULL : mare__lua_name(L, 2);
     luaL_argcheck(L, capacity >= 0, 1, "a capacity cannot be negative");
+    const mare_channel *like = lua_isnoneornil(L, 3) ? NULL : mare__lua_channel(L, 3);
     mare_channel *channel;
-    mare__handle_affords(L, sizeof *channel + (name ? strlen(name) + 1 : 0)); // or garbage goes
-    mare_err err =
-        mare__chan_create(mare__self(L)->shared.runtime, (size_t)capacity, name, &channel);
+    mare__handle_affords(L, sizeof *channel + (name ? strlen(name) + 1 : 0)); // or collect garbage
+                                                                              // first
+    mare_runtime *runtime = mare__self(L)->shared.runtime;
+    mare_err err = box ? mare__chan_create_box(runtime, (size_t)capacity, name, &channel)
+                       : mare__chan_create(runtime, (size_t)capacity, name, &channel);
     if (err == MARE_EXISTS) {
         lua_pushfstring(L, "the name '%s' is taken", name);
         return mare__lua_fail_with(L, err);
@@ -305,10 +311,22 @@ int mare__lua_channel_new(lua_State *L)
     if (err)
         return mare__lua_fail(L, err);
     if (!name)
-        channel->made = mare__site_of(mare__self(L)->shared.runtime, L);
+        channel->made = like ? like->made : mare__site_of(runtime, L);
     if (name)
-        mare__handle_push(L, channel); // somebody may have found it already
+        mare__handle_push(L, channel); // another process may have found it already
     else
         mare__handle_push_new(L, channel);
     return 1;
+}
+
+int mare__lua_channel_new(lua_State *L)
+{
+    return make(L, false);
+}
+
+// _box(capacity, name): a channel for messages of other nodes. Each begins with the name that the
+// node has proved to this one, and no node receives from it or closes it.
+int mare__lua_box_new(lua_State *L)
+{
+    return make(L, true);
 }

@@ -34,8 +34,8 @@ enum {
     TIMEOUT
 };
 
-// The strings of the list at a stack index as C has them. Pushes what holds them: a copy of the
-// list, for a finalizer or another routine may change that one, and the pointers.
+// The strings of the list at a stack index, for C. Pushes what keeps them: the pointers, and a copy
+// of the list, because a finalizer or another routine may change that.
 static char **check_strings(lua_State *L, int index)
 {
     luaL_checktype(L, index, LUA_TTABLE);
@@ -61,8 +61,8 @@ static char **check_strings(lua_State *L, int index)
 static const char *const words[] = {"inherit", "pipe", "stdout", NULL};
 static const char *const hows[] = {"read", "write", "append", NULL};
 
-// Raises all errors there are to raise, before anything is open: a stream, a file, {path, how}, or
-// a word.
+// Checks one of stdin, stdout and stderr: a stream, a file, {path, how}, or a word. All errors are
+// raised here, before anything is open.
 static void check_stream(lua_State *L, int index)
 {
     luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
@@ -87,7 +87,7 @@ static void check_stream(lua_State *L, int index)
     }
 }
 
-// What was checked. Returns 0, or an errno value, negated.
+// Describes a stream that was checked. Returns 0, or an errno value, negated.
 static int describe_stream(lua_State *L, int index, struct mare__child_stream *stream)
 {
     luaL_Stream *file = luaL_testudata(L, index, LUA_FILEHANDLE);
@@ -105,7 +105,7 @@ static int describe_stream(lua_State *L, int index, struct mare__child_stream *s
         lua_pop(L, 2);
     } else {
         int word = luaL_checkoption(L, index, NULL, words);
-        stream->fd = 1; // as standard output, which is in its place by then
+        stream->fd = 1; // to where standard output goes, which is set up by then
         if (word < 2)
             stream->use = (enum mare__child_use)word;
     }
@@ -115,7 +115,7 @@ static int describe_stream(lua_State *L, int index, struct mare__child_stream *s
     return stream->fd;
 }
 
-// The child expects reads and writes to wait, so that nobody here may read or write meanwhile, nor
+// A child expects reads and writes that block. So from now on nobody here may use the stream or
 // send it away.
 static void give_streams(lua_State *L)
 {
@@ -124,12 +124,12 @@ static void give_streams(lua_State *L)
             continue;
         struct mare__stream *stream = mare__lua_stream(L, STREAMS + i);
         mare__descriptor_waits(mare__stream_descriptor(stream), true);
-        stream->object.waiters += !stream->given; // once, if it is given as two of them
+        stream->object.waiters += !stream->given; // once, even if it is given twice
         stream->given = true;
     }
 }
 
-// Streams that were given to the child are not this side's any more; or still are.
+// Closes the streams that were given to the child; or, if it was not started, opens them again.
 static void settle_given(lua_State *L, bool started)
 {
     for (int i = 0; i < MARE__CHILD_STREAMS; i++) {
@@ -159,7 +159,7 @@ static int fail_saying(lua_State *L, int err)
     return 3;
 }
 
-// Says what it is that does not exist, or may not be used.
+// Names the program or folder that does not exist or may not be used.
 static int fail_to_start(lua_State *L, const struct mare__launch *launch, int err)
 {
     const char *program = launch->spawning.arguments[0], *why = strerror(err);
@@ -216,7 +216,7 @@ static int launch_done(lua_State *L, int status, lua_KContext context)
         results = mare__lua_fail_job(L, &launch->job, err);
     else
         results = failed ? fail_to_start(L, launch, -failed) : push_child(L, child);
-    mare__handle_forget(L, ref); // what nobody has taken must not wait for the collector
+    mare__handle_forget(L, ref); // a pipe that nobody takes must not wait for the collector
     return results;
 }
 
@@ -413,7 +413,7 @@ static int child_close(lua_State *L)
     return 1;
 }
 
-// A variable that goes out of scope may hold one that was sent away.
+// A <close> variable may hold a child that was sent away.
 static int child_leave(lua_State *L)
 {
     return mare__handle_here(L, 1) ? child_close(L) : 0;
@@ -477,7 +477,7 @@ int mare__lua_open_child(lua_State *L)
     static const luaL_Reg functions[] = {
         {"spawn", child_spawn}, {"environment", child_environment}, {NULL, NULL}};
     mare__lazy_table(L, functions);
-    lua_pushboolean(L, mare__self(L)->host != NULL); // a state without routines
+    lua_pushboolean(L, mare__self(L)->host != NULL); // true: this state has no routines
     lua_setfield(L, -2, "in_host");
     return 1;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How streams, listeners and sockets begin in Lua: opened, bound, connected or listening, step by
-// step, so that whoever wants to (net.lua, LuaSocket's objects) can do something between the steps;
-// accepted; or made in pairs.
+// Makes streams, listeners and sockets in Lua: opens, binds, connects, listens and accepts, one
+// step at a time, so that net.lua and LuaSocket's objects can do something between the steps.
 #include <errno.h>
 
 #include "loop/pair.h"
@@ -84,12 +83,12 @@ int mare__lua_net_listen(lua_State *L)
 
 static int connect_more(lua_State *L, int status, lua_KContext context);
 
-// What the connection came to, or may yet come to: then it is waited for until the deadline at 4.
+// The outcome of a connect. If there is none yet, waits until the deadline at index 4.
 static int connect_now(lua_State *L, struct mare__stream *stream, int err)
 {
     uint64_t deadline = (uint64_t)lua_tointeger(L, 4);
     while (err == -EINPROGRESS) {
-        if (stream->idle == 0 || deadline <= mare__now(stream->runtime)) // not even a look
+        if (stream->idle == 0 || deadline <= mare__now(stream->runtime)) // do not even look once
             return mare__lua_fail_stream(L, MARE_TIMEOUT);
         int waited = mare__lua_wait_stream(L, stream, MARE__TO_WRITE, deadline, connect_more, 0);
         if (waited != MARE__WAITED)
@@ -111,8 +110,8 @@ static int connect_more(lua_State *L, int status, lua_KContext context)
                : connect_now(L, stream, mare__socket_outcome(mare__stream_descriptor(stream)));
 }
 
-// connect(stream, host, port[, timeout]), connect(stream, path[, nil, timeout]): returns it, when
-// it is connected. If the time is over it goes on all the same.
+// connect(stream, host, port[, timeout]), connect(stream, path[, nil, timeout]): returns the stream
+// when it is connected. After a timeout the system goes on connecting.
 int mare__lua_net_connect(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_any_stream(L, 1);
@@ -180,8 +179,9 @@ static int listener_accept(lua_State *L)
 }
 
 // ---- Connections at once ------------------------------------------------------------------------
-// Who serves a listener and has as many connections as may be waits for "room" where a stream would
-// wait to write, which a listener cannot do: until it is told that one has ended, or it is closed.
+// A server that has reached its limit of connections waits for "room" at the listener: until a
+// connection has ended, or the listener is closed. It uses the listener's wait for writing, which
+// nothing else needs.
 
 static void tell_of_room(struct mare__stream *listener)
 {
@@ -211,8 +211,8 @@ static int room_told(lua_State *L, int status, lua_KContext context)
     return 1;
 }
 
-// room(listener, connections): true, if there may be one more than these; else it waits and returns
-// false, and there may be.
+// room(listener, connections): true if one more connection is allowed. Otherwise it waits until
+// there is room, and returns false.
 int mare__lua_net_room(lua_State *L)
 {
     struct mare__stream *listener = check_listener(L, 1);
@@ -224,7 +224,7 @@ int mare__lua_net_room(lua_State *L)
     return 1;
 }
 
-// left(listener): one connection less. The listener may be anywhere by now.
+// left(listener): one connection has ended. The listener may belong to another process by now.
 int mare__lua_net_left(lua_State *L)
 {
     struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_LISTENER);
@@ -248,7 +248,7 @@ int mare__lua_net_pair(lua_State *L)
         struct mare__stream *stream = mare__stream_over(runtime, end, MARE__KIND_STREAM);
         if (stream)
             mare__object_gains(&stream->object, (size_t)room);
-        // Which may raise an error: the other end has no owner until then.
+        // This may raise an error; then nobody owns the other end yet.
         if (mare__lua_push_stream(L, stream) != 1)
             return 3;
         if (i == 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Open files and folders in Lua. Each call takes what the file has read ahead, or begins a job and
-// waits; a file does one job at a time, so that others who want it wait for that one first.
+// Open files and folders in Lua. A call takes what was read ahead, or begins a job on another
+// thread and waits for it. A file does one job at a time; other calls wait for that first.
 #include <errno.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static struct mare__file *check_either(lua_State *L)
     return check(L, folder ? MARE__KIND_FOLDER : MARE__KIND_FILE);
 }
 
-// When a call on the file must be over: an optional timeout, or the file's own.
+// The deadline of a call on the file: from an optional timeout, or the file's default.
 static uint64_t deadline_of(lua_State *L, const struct mare__file *file, int index)
 {
     if (!lua_isnoneornil(L, index))
@@ -44,7 +44,7 @@ static int fail(lua_State *L, const struct mare__file *file, mare_err err)
     return mare__lua_fail_with(L, err);
 }
 
-// What went wrong after its caller had gone is the next one's to hear.
+// A job that failed after its caller had given up: the next call returns the failure.
 static int fail_late(lua_State *L, struct mare__file *file)
 {
     int err = file->late;
@@ -54,7 +54,7 @@ static int fail_late(lua_State *L, struct mare__file *file)
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
-enum { WAITED = -1 }; // in a host, which has nothing to yield to: go on
+enum { WAITED = -1 }; // in a host, which cannot yield: just go on
 
 // The wait for a job, which is on top of the stack, is over; it is popped.
 static mare_err end_wait(lua_State *L, struct mare__file *file)
@@ -71,7 +71,7 @@ static int nothing_more(lua_State *L, int status, lua_KContext context)
     return 0;
 }
 
-// Waits for what the file does now, then goes on with `then`, which begins with end_wait; in a
+// Waits for the file's present job, then goes on with `then`, which begins with end_wait. In a
 // host, returns WAITED, or what to return to Lua.
 static int wait_for_job(lua_State *L, struct mare__file *file, uint64_t deadline,
                         lua_KFunction then, lua_KContext context)
@@ -79,7 +79,8 @@ static int wait_for_job(lua_State *L, struct mare__file *file, uint64_t deadline
     struct mare__job *job = &file->job->job;
     if (file->object.waiters == UINT16_MAX)
         return mare__lua_fail(L, MARE_NOMEM);
-    mare__handle_push(L, mare__ref(&job->object)); // the file may be done with it by then
+    mare__handle_push(L, mare__ref(&job->object)); // a reference: the file may drop the job
+                                                   // meanwhile
     file->object.waiters++;
     if (!mare__self(L)->host)
         return mare__lua_wait_job(L, job, deadline, then, context);
@@ -154,7 +155,7 @@ static int answer(lua_State *L, struct mare__file *file, char kind, size_t numbe
     if (kind == 'n' && number > file->all_max)
         return fail_too_big(L, file, "more was asked for", file->all_max);
     bool taken = take(L, file, kind, number), at_end = file->at_end;
-    file->at_end = false; // the next one looks again: it may have grown
+    file->at_end = false; // look again next time: the file may have grown
     if (taken)
         return 1;
     if (file->late)
@@ -169,8 +170,8 @@ static int answer(lua_State *L, struct mare__file *file, char kind, size_t numbe
     return mare__lua_fail_with(L, MARE_CLOSED);
 }
 
-// Begins to read more: as much again as there is, if much of it is wanted; of all there is no more
-// than shows that it is too much.
+// Begins to read more. If much is wanted, it reads as much again as there is already; but of "all"
+// never more than it takes to see that the limit is exceeded.
 static bool read_ahead(lua_State *L, struct mare__file *file, char kind)
 {
     struct mare__file_job *job = mare__lua_push_job(L, mare__act_read, file->path, NULL);
@@ -202,24 +203,13 @@ static int read_now(lua_State *L, struct mare__file *file, lua_KContext context)
     }
 }
 
-// For a loop over lines: the end is nil alone, and a failure an error.
-static int raise_failure(lua_State *L, int results)
-{
-    if (results != 3)
-        return results;
-    if (strcmp(lua_tostring(L, -1), "closed") != 0)
-        return luaL_error(L, "%s", lua_tostring(L, -2));
-    lua_pushnil(L);
-    return 1;
-}
-
 static int read_more(lua_State *L, int status, lua_KContext for_loop)
 {
     (void)status;
     struct mare__file *file = check(L, MARE__KIND_FILE);
     mare_err err = end_wait(L, file);
     int results = err ? fail(L, file, err) : read_now(L, file, for_loop);
-    return for_loop ? raise_failure(L, results) : results;
+    return for_loop ? mare__lua_step(L, results) : results;
 }
 
 static int read_begin(lua_State *L, lua_KContext for_loop)
@@ -241,7 +231,7 @@ static int next_line(lua_State *L, const char *what)
 {
     lua_settop(L, 1);
     lua_pushstring(L, what);
-    return raise_failure(L, read_begin(L, 1));
+    return mare__lua_step(L, read_begin(L, 1));
 }
 
 static int next_l(lua_State *L)
@@ -268,7 +258,7 @@ static int file_lines(lua_State *L)
 
 enum { JOB = 2, UNTIL };
 
-// Whether the place in the file matters to it, so that nothing may have been read ahead.
+// Whether the job depends on the position in the file: then what was read ahead must be dropped.
 static bool minds_the_place(const struct mare__file_job *job)
 {
     return job->act == mare__act_write || job->act == mare__act_seek ||
@@ -300,7 +290,7 @@ static int do_now(lua_State *L, struct mare__file *file, lua_KContext finish)
             return mare__lua_fail(L, MARE_NOMEM);
         int waited = wait_for_job(L, file, (uint64_t)lua_tointeger(L, UNTIL), do_more, finish);
         if (waited != WAITED) {
-            job->is_orphan = true; // in a host; elsewhere this is not reached
+            job->is_orphan = true; // only a host gets here
             return waited;
         }
     }
@@ -400,6 +390,23 @@ static int file_truncate(lua_State *L)
     return do_job(L, file, deadline, say_true);
 }
 
+static int say_whether(lua_State *L, struct mare__file_job *job)
+{
+    lua_pushboolean(L, job->number != 0);
+    return 1;
+}
+
+// f:_hold() -> whether it is ours from now on, as long as it is open: no other program that asks in
+// this way has it
+static int file_hold(lua_State *L)
+{
+    struct mare__file *file = check(L, MARE__KIND_FILE);
+    uint64_t deadline = deadline_of(L, file, 2);
+    lua_settop(L, 2);
+    mare__lua_push_job(L, mare__act_hold, file->path, NULL);
+    return do_job(L, file, deadline, say_whether);
+}
+
 // f:sync([timeout])
 static int file_sync(lua_State *L)
 {
@@ -475,16 +482,22 @@ static int folder_next(lua_State *L)
 
 // ---- Beginning and end --------------------------------------------------------------------------
 
-int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kind kind,
-                        const char *path)
+int mare__lua_push_opened(lua_State *L, struct mare__descriptor *descriptor, enum mare__kind kind,
+                          const char *path)
 {
-    struct mare__descriptor *descriptor = job->opened;
-    job->opened = NULL;
     struct mare__file *file = mare__file_new(mare__self(L)->shared.runtime, descriptor, kind, path);
     if (!file)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push_new(L, file);
     return 1;
+}
+
+int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kind kind,
+                        const char *path)
+{
+    struct mare__descriptor *descriptor = job->opened;
+    job->opened = NULL;
+    return mare__lua_push_opened(L, descriptor, kind, path);
 }
 
 // f:close([timeout]), d:close([timeout])
@@ -496,7 +509,7 @@ static int file_close(lua_State *L)
         return fail(L, file, MARE_CLOSED);
     mare__block_check(L, mare__self(L));
     mare__file_settle(file);
-    if (file->job || file->late) { // what uses it closes it in the end
+    if (file->job || file->late) { // the job that uses it will close it
         mare__file_shut(file);
         if (file->late)
             return fail_late(L, file);
@@ -509,7 +522,7 @@ static int file_close(lua_State *L)
     return mare__lua_do_job(L, deadline, say_true);
 }
 
-// A variable that goes out of scope may hold one that was sent away. Nobody can wait there.
+// A <close> variable may hold a file that was sent away. It cannot wait.
 static int file_leave(lua_State *L)
 {
     if (mare__handle_here(L, 1))
@@ -560,11 +573,19 @@ static int file_tostring(lua_State *L)
     return 1;
 }
 
-const luaL_Reg mare__file_methods[] = {
-    {"read", file_read},       {"write", file_write}, {"writewithin", file_writewithin},
-    {"lines", file_lines},     {"seek", file_seek},   {"truncate", file_truncate},
-    {"sync", file_sync},       {"stat", file_stat},   {"close", file_close},
-    {"timeout", file_timeout}, {"limit", file_limit}, {NULL, NULL}};
+const luaL_Reg mare__file_methods[] = {{"read", file_read},
+                                       {"write", file_write},
+                                       {"writewithin", file_writewithin},
+                                       {"lines", file_lines},
+                                       {"seek", file_seek},
+                                       {"truncate", file_truncate},
+                                       {"sync", file_sync},
+                                       {"stat", file_stat},
+                                       {"close", file_close},
+                                       {"timeout", file_timeout},
+                                       {"limit", file_limit},
+                                       {"_hold", file_hold},
+                                       {NULL, NULL}};
 
 const luaL_Reg mare__folder_methods[] = {
     {"next", folder_next}, {"close", file_close}, {"timeout", file_timeout}, {NULL, NULL}};

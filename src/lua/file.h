@@ -30,5 +30,9 @@ int mare__lua_do_job(lua_State *L, uint64_t deadline,
 int mare__lua_push_file(lua_State *L, struct mare__file_job *job, enum mare__kind kind,
                         const char *path);
 
+// Pushes it, open, and takes it over in any case: 1; or nil, message, code.
+int mare__lua_push_opened(lua_State *L, struct mare__descriptor *descriptor, enum mare__kind kind,
+                          const char *path);
+
 // watch(path, recursive, limit, timeout)
 int mare__lua_watch(lua_State *L);

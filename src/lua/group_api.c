@@ -6,14 +6,15 @@
 //            <--reply---  true, then the values | false, code, message
 //            <--news----  lost, leader, delivered
 //
-// The process ends when its orders are closed, or is killed when nobody waits for it any more; what
-// it held is given back in both cases. What has no object is a process of a moment: call.h.
+// The process ends when its orders are closed, or is killed when nobody waits for it any more. Both
+// give back what it held. Calls without an object use a short process: call.h.
 #include <mare/group.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lua/binding.h"
 #include "lua/call.h"
+#include "sched/foreign.h"
 #include "sched/runtime.h"
 
 enum { ORDERS = 64, NEWS = 1024 }; // messages that may wait
@@ -36,11 +37,15 @@ static mare_err enter(mare_runtime *runtime, const char *code, const mare_group_
     mare__call_begin(&arguments, runtime, error);
     mare__call_option(&arguments, "name", options->name);
     mare__call_list(&arguments, "members", options->members);
+    mare__call_list(&arguments, "voters", options->voters);
     mare__call_option(&arguments, "folder", options->folder);
     mare__call_list(&arguments, "engine", options->engine);
+    mare__call_list(&arguments, "algorithm", options->algorithm);
     mare__call_number(&arguments, "lease", (double)options->lease_ms / 1e3);
     mare__call_number(&arguments, "drift", options->drift);
     mare__call_flag(&arguments, "lost", options->lost);
+    mare__call_flag(&arguments, "newcomer", options->newcomer);
+    mare__call_number(&arguments, "timeout", (double)options->timeout_ms / 1e3);
     return mare__call_for_text(runtime, code, &arguments, MARE_FOREVER, NULL, error);
 }
 
@@ -85,6 +90,30 @@ mare_err mare_group_members(mare_runtime *runtime, const char *group, mare_messa
     return err;
 }
 
+static mare_err alter(mare_runtime *runtime, const char *group, const char *what, const char *node,
+                      uint64_t deadline, char **error)
+{
+    struct mare__arguments arguments;
+    mare__call_begin(&arguments, runtime, error);
+    mare__call_text(&arguments, group);
+    mare__call_text(&arguments, what);
+    mare__call_text(&arguments, node);
+    mare__call_timeout(&arguments, runtime, deadline);
+    return mare__call_for_text(runtime, ask_code, &arguments, deadline, NULL, error);
+}
+
+mare_err mare_group_add(mare_runtime *runtime, const char *group, const char *node,
+                        uint64_t deadline, char **error)
+{
+    return alter(runtime, group, "add", node, deadline, error);
+}
+
+mare_err mare_group_remove(mare_runtime *runtime, const char *group, const char *node,
+                           uint64_t deadline, char **error)
+{
+    return alter(runtime, group, "remove", node, deadline, error);
+}
+
 // ---- Objects ------------------------------------------------------------------------------------
 
 // What every object is: a process and the channels between it and the program.
@@ -120,10 +149,10 @@ static void add_all(struct mare__arguments *arguments, const mare_message *value
     if (!arguments->err && values && !mare__message_join(arguments->message, values))
         arguments->err = MARE_NOMEM;
     if (!arguments->err && values && arguments->message->trust < values->trust)
-        arguments->message->trust = values->trust; // they may have come from somebody else
+        arguments->message->trust = values->trust; // they may come from another node
 }
 
-// Ends the process, which gives back what it has. It is waited for, so that this is done.
+// Ends the process, which gives back what it holds. Waits for that.
 static void end(struct part *part)
 {
     if (part->orders) {
@@ -145,66 +174,85 @@ static void end(struct part *part)
     free(part);
 }
 
-// Makes an object without a process, and begins what the process is called with: a channel for its
-// first word, its orders, its news.
-static struct part *prepare(mare_runtime *runtime, struct mare__arguments *arguments,
-                            mare_channel **started, char **error)
+// An object in the making: the arguments of its process, and the channel for its first message.
+struct start {
+    struct part *part;
+    struct mare__arguments arguments;
+    mare_channel *word;
+    uint64_t deadline;
+    char **error;
+    mare_err err; // how it went
+};
+
+static void make_part(struct start *start, mare_runtime *runtime)
 {
     struct part *part = calloc(1, sizeof *part);
-    *started = NULL;
-    mare__call_begin(arguments, runtime, error);
-    if (!part && !arguments->err)
-        arguments->err = MARE_NOMEM;
-    if (!arguments->err)
-        arguments->err = mare_chan_create(runtime, 1, NULL, started);
-    if (!arguments->err)
-        arguments->err = mare_chan_create(runtime, ORDERS, NULL, &part->orders);
-    if (!arguments->err)
-        arguments->err = mare_chan_create(runtime, NEWS, NULL, &part->news);
-    if (arguments->err)
-        return part;
-    part->runtime = runtime;
-    add_channel(arguments, *started);
-    add_channel(arguments, part->orders);
-    add_channel(arguments, part->news);
-    return part;
+    mare_err err = part ? mare_chan_create(runtime, 1, NULL, &start->word) : MARE_NOMEM;
+    if (!err)
+        err = mare_chan_create(runtime, ORDERS, NULL, &part->orders);
+    if (!err)
+        err = mare_chan_create(runtime, NEWS, NULL, &part->news);
+    if (part)
+        part->runtime = runtime;
+    start->part = part;
+    start->arguments.err = err;
 }
 
-// Starts the process, and waits for its first word. `*out` is the object, or NULL.
-static mare_err launch(struct part *part, const char *code, struct mare__arguments *arguments,
-                       mare_channel *started, uint64_t deadline, void **out, char **error)
+// Begins an object of this name in a group. The caller adds further arguments.
+static struct start begin(mare_runtime *runtime, const char *group, const char *name,
+                          uint64_t deadline, char **error)
 {
+    struct start start = {.deadline = deadline, .error = error};
+    mare__call_begin(&start.arguments, runtime, error);
+    if (!start.arguments.err)
+        make_part(&start, runtime);
+    if (!start.arguments.err) {
+        add_channel(&start.arguments, start.word);
+        add_channel(&start.arguments, start.part->orders);
+        add_channel(&start.arguments, start.part->news);
+    }
+    mare__call_text(&start.arguments, group);
+    mare__call_text(&start.arguments, name);
+    return start;
+}
+
+// Starts the process, and waits for its first message. Returns the object; or NULL, and why in
+// `err`.
+static void *launch(struct start *start, const char *code)
+{
+    struct part *part = start->part;
     mare_message *word = NULL;
-    mare_err err = arguments->err;
-    *out = NULL;
+    mare_err err = start->arguments.err;
     if (!err)
-        err = mare_spawn(part->runtime, code, strlen(code), "=group", arguments->message,
+        err = mare_spawn(part->runtime, code, strlen(code), "=group", start->arguments.message,
                          &part->process, NULL);
-    mare_message_destroy(arguments->message);
+    mare_message_destroy(start->arguments.message);
     if (!err)
-        err = mare_chan_receive_until(started, &word, mare__call_grace(deadline));
+        err =
+            mare__receive_of(part->process, start->word, mare__call_grace(start->deadline), &word);
     if (!err) {
-        err = mare__call_outcome(word, error);
+        err = mare__call_outcome(word, start->error);
         mare_message_destroy(word);
     } else if (part && part->process) {
         mare_process_kill(part->process);
     }
-    if (started)
-        mare_chan_unref(started);
-    if (!err)
-        *out = part;
-    else if (part)
+    if (start->word)
+        mare_chan_unref(start->word);
+    if (err && part)
         end(part);
-    return err;
+    start->err = err;
+    return err ? NULL : part;
 }
 
 // Gives an order and waits for the answer: `*values`, if it is not NULL, is what was returned.
+// MARE_DIED: the process has been killed, as any process of the program can be.
 static mare_err order(struct part *part, const char *what, const mare_message *value,
                       uint64_t deadline, mare_message **values, char **error)
 {
     struct mare__arguments arguments;
     mare_channel *reply = NULL;
     mare_message *answer = NULL;
+    uint64_t late = mare__call_grace(deadline);
     if (values)
         *values = NULL;
     mare__call_begin(&arguments, part->runtime, error);
@@ -217,16 +265,16 @@ static mare_err order(struct part *part, const char *what, const mare_message *v
     add_all(&arguments, value);
     mare_err err = arguments.err;
     if (!err)
-        err = mare_chan_send_until(part->orders, arguments.message, deadline);
+        err = mare__send_to(part->process, part->orders, arguments.message, deadline);
     mare_message_destroy(arguments.message);
     if (!err)
-        err = mare_chan_receive_until(reply, &answer, mare__call_grace(deadline));
+        err = mare__receive_of(part->process, reply, late, &answer);
     if (!err) {
         err = mare__call_outcome(answer, error);
         mare_message_destroy(answer);
     }
     if (!err && values)
-        err = mare_chan_receive_until(reply, values, mare__call_grace(deadline));
+        err = mare__receive_of(part->process, reply, late, values);
     if (reply)
         mare_chan_unref(reply);
     return err;
@@ -237,16 +285,10 @@ static mare_err order(struct part *part, const char *what, const mare_message *v
 mare_err mare_group_lock(mare_runtime *runtime, const char *group, const char *name,
                          uint64_t deadline, mare_lock **out, char **error)
 {
-    struct mare__arguments arguments;
-    mare_channel *started;
-    void *made;
-    struct part *part = prepare(runtime, &arguments, &started, error);
-    mare__call_text(&arguments, group);
-    mare__call_text(&arguments, name);
-    mare__call_timeout(&arguments, runtime, deadline);
-    mare_err err = launch(part, lock_code, &arguments, started, deadline, &made, error);
-    *out = made;
-    return err;
+    struct start start = begin(runtime, group, name, deadline, error);
+    mare__call_timeout(&start.arguments, runtime, deadline);
+    *out = launch(&start, lock_code);
+    return start.err;
 }
 
 mare_err mare_lock_fence(mare_lock *lock, uint64_t deadline, uint64_t *fence, char **error)
@@ -276,18 +318,17 @@ void mare_lock_release(mare_lock *lock)
 // ---- Elections ----------------------------------------------------------------------------------
 
 mare_err mare_group_election(mare_runtime *runtime, const char *group, const char *name,
-                             bool stands, uint64_t deadline, mare_election **out, char **error)
+                             const char *algorithm, uint32_t worth, uint64_t deadline,
+                             mare_election **out, char **error)
 {
-    struct mare__arguments arguments;
-    mare_channel *started;
-    void *made;
-    struct part *part = prepare(runtime, &arguments, &started, error);
-    mare__call_text(&arguments, group);
-    mare__call_text(&arguments, name);
-    mare__call_add(&arguments, (mare_value){.type = MARE_BOOLEAN, .as.boolean = stands});
-    mare_err err = launch(part, election_code, &arguments, started, deadline, &made, error);
-    *out = made;
-    return err;
+    struct start start = begin(runtime, group, name, deadline, error);
+    if (algorithm) {
+        mare__call_text(&start.arguments, algorithm);
+        mare__call_add(&start.arguments,
+                       (mare_value){.type = MARE_INTEGER, .as.integer = (int64_t)worth});
+    }
+    *out = launch(&start, election_code);
+    return start.err;
 }
 
 mare_channel *mare_election_changes(mare_election *election)
@@ -307,17 +348,11 @@ mare_err mare_group_multicast(mare_runtime *runtime, const char *group, const ch
                               const char *order, uint64_t deadline, mare_multicast **out,
                               char **error)
 {
-    struct mare__arguments arguments;
-    mare_channel *started;
-    void *made;
-    struct part *part = prepare(runtime, &arguments, &started, error);
-    mare__call_text(&arguments, group);
-    mare__call_text(&arguments, name);
-    mare__call_text(&arguments, order ? order : "total");
-    mare__call_timeout(&arguments, runtime, deadline);
-    mare_err err = launch(part, multicast_code, &arguments, started, deadline, &made, error);
-    *out = made;
-    return err;
+    struct start start = begin(runtime, group, name, deadline, error);
+    mare__call_text(&start.arguments, order ? order : "total");
+    mare__call_timeout(&start.arguments, runtime, deadline);
+    *out = launch(&start, multicast_code);
+    return start.err;
 }
 
 mare_err mare_multicast_send(mare_multicast *multicast, const mare_message *value,
@@ -343,18 +378,12 @@ mare_err mare_group_replica(mare_runtime *runtime, const char *group, const char
                             const mare_message *initial, const char *module, const char *function,
                             uint64_t deadline, mare_replica **out, char **error)
 {
-    struct mare__arguments arguments;
-    mare_channel *started;
-    void *made;
-    struct part *part = prepare(runtime, &arguments, &started, error);
-    mare__call_text(&arguments, group);
-    mare__call_text(&arguments, name);
-    mare__call_text(&arguments, module);
-    mare__call_text(&arguments, function);
-    add_all(&arguments, initial);
-    mare_err err = launch(part, replica_code, &arguments, started, deadline, &made, error);
-    *out = made;
-    return err;
+    struct start start = begin(runtime, group, name, deadline, error);
+    mare__call_text(&start.arguments, module);
+    mare__call_text(&start.arguments, function);
+    add_all(&start.arguments, initial);
+    *out = launch(&start, replica_code);
+    return start.err;
 }
 
 mare_err mare_replica_apply(mare_replica *replica, const mare_message *value, uint64_t deadline,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // MessagePack-RPC in Lua, for guests of a node: a reader that is fed with bytes, and answers as
-// strings. What waits is a stream, so all of this is without one: lua/mare/_guest.lua has both.
+// strings. Only streams wait, and there is none in this file: lua/mare/_guest.lua joins the two.
 #include "lua/guest.h"
 #include "lua/binding.h"
 #include "wire/rpc.h"
@@ -9,7 +9,7 @@ enum { PARAMS_MOST = 250 }; // arguments of a call: they go through the stack
 
 static const char metatable[] = "mare.guest.reader";
 
-// What was fed is kept as the user value, until all is read.
+// The bytes that were fed are kept as the user value until all are read.
 struct reader {
     struct mare__rpc_reader rpc;
     struct mare__span left;
@@ -27,12 +27,36 @@ static int reader_feed(lua_State *L)
     return 0;
 }
 
+// message (light userdata) -> its values
+static int message_values(lua_State *L)
+{
+    return mare__unmarshal(L, mare__passed(L, 1));
+}
+
+// The same, or -1: MessagePack has values that Lua lacks, such as a map with nil for a key.
+static int push_values(lua_State *L, mare_message *message)
+{
+    int top = lua_gettop(L);
+    struct mare__pass pass;
+    lua_pushcfunction(L, message_values);
+    mare__pass_push(L, &pass, message);
+    int status = lua_pcall(L, 1, LUA_MULTRET, 0);
+    mare__pass_end(L, &pass);
+    mare_message_destroy(message);
+    if (status == LUA_OK)
+        return lua_gettop(L) - top;
+    if (status == LUA_ERRMEM)
+        lua_error(L);
+    lua_settop(L, top);
+    return -1;
+}
+
 // Pushes the parameters, and returns how many there are; or -1: they cannot be read.
 static int push_params(lua_State *L, struct mare__span params)
 {
     const uint8_t *at = (const uint8_t *)params.at, *end = at + params.size;
     struct mare__token token;
-    mare_message *parsed, own;
+    mare_message *parsed;
     mare__unpack(&at, end, &token); // the array: it was looked at
     if (token.size > PARAMS_MOST)
         return -1;
@@ -41,10 +65,7 @@ static int push_params(lua_State *L, struct mare__span params)
         mare__lua_no_memory(L);
     if (err)
         return -1;
-    mare__message_init(&own);
-    mare__message_move(&own, parsed);
-    mare_message_destroy(parsed);
-    return mare__unmarshal_own(L, &own);
+    return push_values(L, parsed);
 }
 
 // reader:next(): nothing, when more bytes are needed; "request", id, method, ...; "notification",
@@ -79,6 +100,14 @@ static int reader_next(lua_State *L)
     return 3 + (count > 0 ? count : 0);
 }
 
+// reader:begun(): whether a message has begun, and more of it is to come
+static int reader_begun(lua_State *L)
+{
+    const struct reader *reader = luaL_checkudata(L, 1, metatable);
+    lua_pushboolean(L, reader->rpc.at > 0);
+    return 1;
+}
+
 static int reader_gc(lua_State *L)
 {
     struct reader *reader = luaL_checkudata(L, 1, metatable);
@@ -89,7 +118,7 @@ static int reader_gc(lua_State *L)
 int mare__lua_guest_reader(lua_State *L)
 {
     static const luaL_Reg private_methods[] = {
-        {"feed", reader_feed}, {"next", reader_next}, {NULL, NULL}};
+        {"feed", reader_feed}, {"next", reader_next}, {"begun", reader_begun}, {NULL, NULL}};
     struct reader *reader = lua_newuserdatauv(L, sizeof *reader, 1);
     mare__rpc_reader_init(&reader->rpc);
     reader->left = (struct mare__span){"", 0};
@@ -111,8 +140,7 @@ static int push_bytes(lua_State *L, struct mare__bytes *out, mare_err err)
         mare__bytes_fini(out);
         mare__lua_no_memory(L);
     }
-    lua_pushlstring(L, out->at, out->size);
-    mare__bytes_fini(out);
+    mare__lua_push_bytes(L, out);
     return 1;
 }
 
@@ -125,7 +153,8 @@ int mare__lua_guest_failure(lua_State *L)
                       mare__rpc_put_failure(&out, (uint32_t)luaL_checkinteger(L, 1), text));
 }
 
-bool mare__lua_is_plain(const mare_message *message)
+// Whether a message has only types that every MessagePack library knows.
+static bool is_plain(const mare_message *message)
 {
     const uint8_t *at = mare__message_data(message), *end = at + message->length;
     bool plain = true;
@@ -146,7 +175,7 @@ int mare__lua_guest_answer(lua_State *L)
     mare__leaving_end(L, &leaving, 0, false);
     if (err)
         return mare__lua_fail_with(L, err);
-    if (!mare__lua_is_plain(&message)) {
+    if (!is_plain(&message)) {
         mare__message_clear(&message);
         lua_pushliteral(L, "the result has something in it that MessagePack has no word for");
         return mare__lua_fail_with(L, MARE_BADMSG);

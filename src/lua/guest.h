@@ -6,9 +6,6 @@
 
 #include <mare.h>
 
-// Whether a message holds nothing but what every MessagePack knows.
-bool mare__lua_is_plain(const mare_message *message);
-
 // _reader(): see guest.c
 int mare__lua_guest_reader(lua_State *L);
 

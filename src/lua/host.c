@@ -16,7 +16,7 @@ static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 
 struct host {
-    struct mare__local *process; // first, for the functions that find it here; NULL after the end
+    struct mare__local *process; // first, where the functions look for it; NULL after the end
     struct mare__parker parker;
 };
 
@@ -34,7 +34,7 @@ static mare_runtime *join_shared(lua_State *L)
     return runtime;
 }
 
-// True when nobody else uses the runtime, which is then the caller's to stop.
+// Whether nobody else uses the runtime any more. Then the caller must stop it.
 static bool leave_shared(void)
 {
     pthread_mutex_lock(&shared_mutex);
@@ -45,7 +45,7 @@ static bool leave_shared(void)
     return last;
 }
 
-// The state ends: so do the processes, in their own time.
+// The state ends. The last one that uses the runtime waits for its processes.
 static int host_close(lua_State *L)
 {
     struct host *host = lua_touserdata(L, 1);
@@ -63,14 +63,12 @@ static int host_close(lua_State *L)
             err = mare__runtime_await(runtime, true, MARE_FOREVER);
         if (err == MARE_DEADLOCK) {
             char *stuck = mare__stuck_text(runtime);
-            unsigned long live = atomic_load(&runtime->live);
-            fprintf(stderr, "mare: deadlock: %lu %s for what can no longer come; ended\n%s", live,
-                    live == 1 ? "process waits" : "processes wait", stuck ? stuck : "");
+            mare__deadlock_report(runtime, NULL, stuck);
             free(stuck);
         }
     }
     mare_process_unref(&process->shared);
-    if (last && err != MARE_STOPPED) // else a thread may never come back, and goes with the program
+    if (last && err != MARE_STOPPED) // otherwise a thread may be stuck, and ends with the program
         mare_stop(runtime);
     return 0;
 }

@@ -24,7 +24,7 @@ static struct mare__lua_reader *reader_of(lua_State *L)
 // ---- Heads as tables ----------------------------------------------------------------------------
 
 // The names of what a head and a request have. Functions that need them for each request have them
-// as values of their own, in this order: to look a name up costs more than to set the field.
+// as upvalues, in this order: looking a name up costs more than setting the field.
 static const char *const names[] = {
     [MARE__KEY_METHOD] = "method",   [MARE__KEY_TARGET] = "target",
     [MARE__KEY_FORM] = "form",       [MARE__KEY_PATH] = "path",
@@ -75,8 +75,8 @@ static void push_lower(lua_State *L, struct mare__span name)
         lua_remove(L, -2);
 }
 
-// Adds a value to those that the table on top has under the name above it, and pops both: with a
-// comma; but a cookie may have commas in it, so these are a list.
+// Adds a value to the table on top, under the name above it, and pops both. Values with the same
+// name are joined by a comma. Cookies may have commas in them, so those become a list.
 static void add_field(lua_State *L, struct mare__span value, bool cookie)
 {
     lua_pushvalue(L, -1);
@@ -96,7 +96,7 @@ static void add_field(lua_State *L, struct mare__span value, bool cookie)
     lua_rawset(L, -3);
 }
 
-// Names in lower case; several fields of a name are one.
+// Pushes the fields: names in lower case; several fields of one name are joined.
 static void push_fields(lua_State *L, const struct mare__http_head *head)
 {
     lua_createtable(L, 0, (int)head->count);
@@ -106,7 +106,7 @@ static void push_fields(lua_State *L, const struct mare__http_head *head)
     }
 }
 
-// The form of a request's target, if it is no path (RFC 9112 section 3.2).
+// Sets the form of a request's target, if it is not a path (RFC 9112 section 3.2).
 static void set_form(lua_State *L, const struct mare__http_head *head, bool own)
 {
     if (head->target.at[0] == '/')
@@ -173,16 +173,18 @@ static int fail_message(lua_State *L, const struct mare__http_reader *reader)
     return 4;
 }
 
-// What the reader makes of the bytes: results pushed, or 0: it needs more. `*used` bytes are gone.
-// Who reads a head has the names.
-static int interpret(lua_State *L, struct mare__http_reader *reader, bool body, const char *bytes,
+// Pushes what the reader makes of the bytes, and returns how many results; 0: it needs more bytes.
+// `*used` bytes were used. The reader of a head has the names as upvalues.
+static int interpret(lua_State *L, struct mare__lua_reader *whole, bool body, const char *bytes,
                      size_t size, size_t *used)
 {
+    struct mare__http_reader *reader = &whole->http;
     *used = 0;
     for (;;) {
         size_t step;
         enum mare__http_event event = mare__http_read(reader, bytes + *used, size - *used, &step);
         *used += step;
+        whole->ends += event == MARE__HTTP_END;
         switch (event) {
         case MARE__HTTP_MORE:
             return 0;
@@ -193,7 +195,7 @@ static int interpret(lua_State *L, struct mare__http_reader *reader, bool body, 
             return 1;
         case MARE__HTTP_END:
             if (!body)
-                break; // of the message before
+                break; // the rest of the message before
             lua_pushboolean(L, 0);
             return 1;
         case MARE__HTTP_ERROR:
@@ -233,7 +235,7 @@ static int read_more(lua_State *L, int status, lua_KContext context);
 // Waits until the stream can be read: as mare__lua_wait_stream.
 static int wait_for_bytes(lua_State *L, struct mare__stream *stream, enum mare__reading what)
 {
-    // A head may be long in coming, but once it has begun it must be there soon.
+    // A client may wait long before a head; but once a head has begun it must be complete soon.
     bool begun = lua_toboolean(L, MARE__BEGUN);
     if (lua_isnil(L, MARE__UNTIL)) {
         uint64_t deadline = deadline_in(L, stream, begun ? MARE__HURRY : MARE__PATIENCE);
@@ -244,7 +246,7 @@ static int wait_for_bytes(lua_State *L, struct mare__stream *stream, enum mare__
                                  read_more, (lua_KContext)what);
 }
 
-// It moves: the time is counted anew, but only once for a head.
+// Bytes have come: starts the time anew; for a head only once.
 static void begin_anew(lua_State *L, bool body)
 {
     if (!body && lua_toboolean(L, MARE__BEGUN))
@@ -255,11 +257,11 @@ static void begin_anew(lua_State *L, bool body)
     lua_replace(L, MARE__UNTIL);
 }
 
-// Goes on reading: a head, or a part of a body. `ready`: the stream has been waited for.
+// Goes on reading a head, or a part of a body. `ready`: the stream was waited for.
 static int read_message(lua_State *L, struct mare__stream *stream, enum mare__reading what,
                         bool ready)
 {
-    struct mare__http_reader *reader = &reader_of(L)->http;
+    struct mare__lua_reader *reader = reader_of(L);
     bool body = what == MARE__READ_BODY;
     char bytes[MARE__STREAM_ROOM];
     size_t used, have = mare__stream_buffered(stream);
@@ -269,7 +271,7 @@ static int read_message(lua_State *L, struct mare__stream *stream, enum mare__re
         mare__stream_used(stream, used);
     while (results == 0) {
         if (stream->at_end)
-            return at_end(L, reader, body);
+            return at_end(L, &reader->http, body);
         ssize_t got = stream->drained && !ready ? -EAGAIN : mare__stream_read(stream, bytes);
         ready = true;
         if (got == -EAGAIN) {
@@ -297,8 +299,16 @@ static int read_more(lua_State *L, int status, lua_KContext context)
     struct mare__stream *stream = mare__lua_stream(L, MARE__READ_FROM);
     mare_err err = mare__lua_outcome(L, stream);
     int results;
+    if (what == MARE__READ_BODY &&
+        (uint64_t)lua_tointeger(L, MARE__PATIENCE) != reader_of(L)->ends) {
+        // Another routine has read the end of this body. The bytes that have come belong to the
+        // next message.
+        mare__stream_tell(stream, MARE__TO_READ);
+        lua_pushboolean(L, 0);
+        return 1;
+    }
     if (err == MARE_TIMEOUT && lua_toboolean(L, MARE__BEGUN) && what != MARE__READ_BODY) {
-        mare__lua_fail(L, err); // it trickles
+        mare__lua_fail(L, err); // the peer sends too slowly
         lua_pushinteger(L, 408);
         results = 4;
     } else {
@@ -318,6 +328,10 @@ int mare__lua_http_read(lua_State *L, enum mare__reading what)
     lua_replace(L, MARE__UNTIL);
     lua_pushboolean(L, what == MARE__READ_BODY || mare__stream_buffered(stream) > 0);
     lua_replace(L, MARE__BEGUN);
+    if (what == MARE__READ_BODY) { // for a body both times are `hurry`
+        lua_pushinteger(L, (lua_Integer)reader->ends);
+        lua_replace(L, MARE__PATIENCE);
+    }
     reader->awaits = what != MARE__READ_BODY;
     int results = read_message(L, stream, what, false);
     reader->awaits = false;
@@ -393,7 +407,7 @@ static int reader_leave(lua_State *L)
     return 0;
 }
 
-// reader:inside(): the request that the program handles, or nil, and how often it did.
+// reader:inside(): the request that the program is handling, or nil; and how many it has handled.
 static int reader_inside(lua_State *L)
 {
     const struct mare__lua_reader *reader = mare__lua_reader(L);
@@ -453,7 +467,7 @@ static int new_reader(lua_State *L)
     *reader = (struct mare__lua_reader){0};
     mare__http_reader_init(&reader->http, kind == 0 ? MARE__HTTP_REQUESTS : MARE__HTTP_RESPONSES);
     reader->http.methods = methods;
-    lua_pushvalue(L, 3); // and so it stays
+    lua_pushvalue(L, 3); // keeps it alive
     lua_setiuservalue(L, -2, METHODS);
     mare__lua_http_limits(L, &reader->http.limits);
     if (luaL_newmetatable(L, metatable)) {

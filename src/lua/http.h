@@ -10,22 +10,23 @@
 // that the program handles.
 struct mare__lua_reader {
     struct mare__http_reader http;
-    bool awaits;       // a head
-    bool inside;       // of a function of the program's, with a request
-    uint32_t requests; // that mare__lua_http_serve has had answered
-    uint64_t turn;     // counts how often it was inside
+    bool awaits;       // it waits for a head
+    bool inside;       // a function of the program is handling a request
+    uint32_t requests; // requests that mare__lua_http_serve has answered
+    uint64_t turn;     // how often `inside` was set
+    uint64_t ends;     // messages that have ended
 };
 
-// Where the arguments of its methods are, and two values of those who wait: until when, or nil, and
-// whether the message has begun.
+// The places of the arguments, and of two values of a wait: its deadline or nil, and whether the
+// message has begun.
 enum { MARE__READER = 1, MARE__READ_FROM, MARE__PATIENCE, MARE__HURRY, MARE__UNTIL, MARE__BEGUN };
 
 enum mare__reading { MARE__READ_HEAD, MARE__READ_BODY, MARE__READ_TO_SERVE };
 
 struct mare__lua_reader *mare__lua_reader(lua_State *L);
 
-// Begins to read: the results are on top of the stack, and are counted; one, if it went well. Who
-// reads to serve goes on in mare__lua_http_serve_on if it had to wait.
+// Begins to read. Pushes the results and returns how many; one if it went well. If a read of the
+// server has to wait, it goes on in mare__lua_http_serve_on.
 int mare__lua_http_read(lua_State *L, enum mare__reading what);
 int mare__lua_http_serve_on(lua_State *L, int results);
 int mare__lua_http_serve(lua_State *L);

@@ -75,7 +75,7 @@ static int session_event(lua_State *L)
         lua_rawseti(L, -2, event.stream);
         lua_pop(L, 1);
     }
-    // A server has no use for what a stream that is over has still to be read; a client has.
+    // A server does not need the unread rest of a stream that is over; a client does.
     struct mare__http2_stream *stream = mare__http2_find(http2, event.stream);
     if (event.kind == MARE__HTTP2_CLOSED && http2->settings.server && stream)
         mare__http2_forget(http2, stream);
@@ -119,7 +119,8 @@ static int session_response(lua_State *L)
     return mare__lua_http_push_head(L, &head, MARE__HTTP_RESPONSES, false);
 }
 
-// What is to be sent with a head: a text, true for parts that come later, or nothing. A text stays.
+// Reads the body that goes with a head: a text, true for parts that come later, or nothing. The
+// text is kept.
 static bool get_body(lua_State *L, int index, struct mare__span *text)
 {
     if (lua_type(L, index) == LUA_TSTRING) {
@@ -127,6 +128,18 @@ static bool get_body(lua_State *L, int index, struct mare__span *text)
         return text->size > 0;
     }
     return lua_toboolean(L, index);
+}
+
+// Makes room for the text of a stream, before the session refers to it: then keep_text needs no
+// memory.
+static void make_place(lua_State *L, int32_t stream)
+{
+    lua_getiuservalue(L, SESSION, 1);
+    if (lua_rawgeti(L, -1, stream) == LUA_TNIL) {
+        lua_pushboolean(L, 0);
+        lua_rawseti(L, -3, stream);
+    }
+    lua_pop(L, 2);
 }
 
 static void keep_text(lua_State *L, int32_t stream, int index)
@@ -146,7 +159,7 @@ static struct mare__span span_at(lua_State *L, int index)
     return span;
 }
 
-// What the fields of a head may not be raises an error.
+// Raises an error if a field of the head must not be sent.
 static int sent(lua_State *L, const struct mare__http_field *fields, size_t count,
                 enum mare__http_kind kind, mare_err err)
 {
@@ -166,10 +179,7 @@ static int session_respond(lua_State *L)
     struct mare__http2_answer answer = {.fields = fields};
     struct mare__http2 *http2;
     lua_settop(L, 7);
-    struct mare__http2_stream *stream = find(L, &http2);
-    if (!stream)
-        return 3;
-    int32_t id = stream->id;
+    int32_t id = (int32_t)luaL_checkinteger(L, 2);
     answer.status = (int)luaL_checkinteger(L, 3);
     answer.has_length = !lua_isnil(L, 5);
     answer.length = (uint64_t)luaL_optinteger(L, 5, 0);
@@ -177,6 +187,13 @@ static int session_respond(lua_State *L)
     if (!lua_isnil(L, 7))
         answer.date = span_at(L, 7);
     answer.count = mare__lua_fields(L, 4, fields);
+    // Not before this: reading the fields may call functions of the program, which may change
+    // everything.
+    struct mare__http2_stream *stream = find(L, &http2);
+    if (!stream)
+        return 3;
+    if (answer.has_body)
+        make_place(L, id);
     mare_err err = mare__http2_respond(http2, stream, &answer);
     if (!err && answer.has_body)
         keep_text(L, id, 6);
@@ -191,9 +208,6 @@ static int session_ask(lua_State *L)
     struct mare__http2_question question = {.fields = fields};
     struct mare__http2_stream *stream = NULL;
     lua_settop(L, 8);
-    struct mare__http2 *http2 = mare__lua_http2_use(L);
-    if (!http2)
-        return 3;
     question.method = span_at(L, 2);
     question.scheme = span_at(L, 3);
     question.authority = span_at(L, 4);
@@ -202,6 +216,11 @@ static int session_ask(lua_State *L)
     question.length = (uint64_t)luaL_optinteger(L, 7, 0);
     question.has_body = get_body(L, 8, &question.text);
     question.count = mare__lua_fields(L, 6, fields);
+    struct mare__http2 *http2 = mare__lua_http2_use(L); // not before this, as above
+    if (!http2)
+        return 3;
+    if (question.has_body)
+        make_place(L, (int32_t)nghttp2_session_get_next_stream_id(http2->session));
     mare_err err = mare__http2_ask(http2, &question, &stream);
     if (err)
         return sent(L, fields, question.count, MARE__HTTP_REQUESTS, err);
@@ -217,6 +236,7 @@ static int session_ask(lua_State *L)
 static int session_give(lua_State *L)
 {
     struct mare__http2 *http2;
+    luaL_checktype(L, 3, LUA_TSTRING);
     struct mare__http2_stream *stream = find(L, &http2);
     if (!stream)
         return 3;
@@ -387,7 +407,7 @@ static int new_session(lua_State *L)
     *session = (struct session){.methods = luaL_optstring(L, 6, NULL)};
     lua_newtable(L);
     lua_setiuservalue(L, -2, 1);
-    lua_pushvalue(L, 6); // and so it stays
+    lua_pushvalue(L, 6); // keeps it alive
     lua_setiuservalue(L, -2, 2);
     if (luaL_newmetatable(L, metatable)) {
         luaL_newlib(L, private_methods);

@@ -59,7 +59,7 @@ static int read_more(lua_State *L, int status, lua_KContext context)
 
 static int look_more(lua_State *L, int status, lua_KContext context);
 
-// Reads until it is clear whether the peer begins as a client of HTTP/2 does; nothing is lost.
+// Reads until it is clear whether the peer begins with the preface of HTTP/2. The bytes are kept.
 static int look_for_preface(lua_State *L, struct mare__stream *stream, bool ready)
 {
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -130,7 +130,8 @@ int mare__lua_http2_read(lua_State *L)
 
 static int write_more(lua_State *L, int status, lua_KContext context);
 
-// Goes on writing. The deadline is that of the stretch that is under way; nil, until it must wait.
+// Goes on writing. The deadline is that of the present stretch of 64 KiB; nil until a wait is
+// needed.
 static int write_all(lua_State *L, struct mare__stream *stream)
 {
     for (;;) {

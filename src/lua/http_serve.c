@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: MIT
-// The server's way for what most requests and answers are: no body, a text at once. One function
-// reads a head, calls the handler and writes what it returns, again and again, without anything in
-// Lua between them. What is not like that it gives to lua/mare/http/_server.lua, which knows all of
-// HTTP and then calls it again.
+// The server's fast path. Most requests have no body, and most answers are a text, or a file that
+// the system has in memory. For these one function reads a head, calls the handler and writes the
+// answer, again and again, without other Lua code in between. All other requests go to
+// lua/mare/http/_server.lua, which knows all of HTTP, and then calls this function again.
 //
 //     read a head --> handler --> write, all of it --> read the next
-//          |             |            '--> "rest": the peer is slow
-//          |             '--> "response": it has taken the stream, raised an error, returned a file
+//          |             |            '--> "rest", "file": the peer is slow, or the file is large
+//          |             '--> "response": it has taken the stream, raised an error, ...
 //          '--> "request": it has a body, ...          after so many: "turn"
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "lua/file.h"
 #include "lua/http.h"
 #include "sched/libraries.h"
 
 // The arguments after those of a read; the request and what the handler returned are above them.
 enum { HANDLER = MARE__BEGUN + 1, ON_ERROR, SERVER, MESSAGE, CLOCK, PEER, REQUEST, RESPONSE };
 
-// Requests of one connection until it is the turn of other routines: one whose requests are there
-// already is never waited for.
+// Requests of one connection before other routines have their turn. If requests are there already,
+// this function never waits.
 enum { TURN_MOST = 100 };
 
-// Bytes of an answer that are written here.
-enum { BODY_MOST = 65536 };
+// The most bytes of an answer that are written here: of a text; of a file.
+enum { BODY_MOST = 65536, FILE_MOST = 1 << 20 };
 
 static struct mare__lua_reader *reader_of(lua_State *L)
 {
@@ -35,7 +36,7 @@ static struct mare__lua_reader *reader_of(lua_State *L)
 // What the connections of a process share: the text of the date, which its one value, a function,
 // tells; and room for a head.
 struct clock {
-    uint64_t until; // when it is asked for again
+    uint64_t until; // when to ask for a new date
     char date[40];
     size_t date_size;
     struct mare__bytes head;
@@ -43,7 +44,7 @@ struct clock {
 
 static const char clock_name[] = "mare.http.clock";
 
-enum { ASKED_NS = 50000000 }; // a date may be so much behind
+enum { ASKED_NS = 50000000 }; // a date may be late by so much
 
 static int clock_gc(lua_State *L)
 {
@@ -89,7 +90,7 @@ static struct mare__span date_now(lua_State *L, struct clock *clock)
 struct answer {
     struct mare__http_response head;
     struct mare__http_field fields[MARE__LUA_FIELDS_MAX];
-    struct mare__span body;
+    struct mare__span body, file; // one of them
 };
 
 // The string at the index; false: it is none.
@@ -133,21 +134,25 @@ static bool get_part(lua_State *L, struct answer *answer)
         return false;
     if (is(name, "body", 4))
         return get_text(L, -1, &answer->body);
+    if (is(name, "file", 4))
+        return get_text(L, -1, &answer->file);
     if (is(name, "headers", 7))
         return get_fields(L, answer);
     lua_Integer status = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
-    if (!is(name, "status", 6) || status < 200 || status > 999 || status == 204 || status == 304)
+    bool bodiless = status == 204 || status == 205 || status == 304;
+    if (!is(name, "status", 6) || status < 200 || status > 999 || bodiless)
         return false;
     answer->head.status = (int)status;
     return true;
 }
 
-// What a handler returned, if it is a text, or a table with no more than a text, headers that are
-// strings and a status that lets a body be. False: it is to be looked at more closely.
+// Reads an answer, if it is a text, or a table with only a text or the path of a file, headers that
+// are strings, and a status that allows a body. False: the slow path must look at it.
 static bool understand(lua_State *L, struct answer *answer)
 {
-    answer->head = (struct mare__http_response){.status = 200, .fields = answer->fields};
-    answer->body = (struct mare__span){0};
+    answer->head.status = 200;
+    answer->head.fields = answer->fields;
+    answer->body = answer->file = (struct mare__span){0};
     if (get_text(L, RESPONSE, &answer->body))
         return true;
     if (!lua_istable(L, RESPONSE) || lua_getmetatable(L, RESPONSE))
@@ -158,7 +163,7 @@ static bool understand(lua_State *L, struct answer *answer)
             return false;
         lua_pop(L, 1);
     }
-    return answer->body.at != NULL;
+    return !answer->body.at != !answer->file.at;
 }
 
 // Drops bytes that were sent; how many pieces are left.
@@ -180,8 +185,8 @@ static int give(lua_State *L, const char *what)
     return lua_gettop(L) - REQUEST + 1;
 }
 
-// "rest", request, and what could not be written at once. The pieces lie in what the handler
-// returned, so that must not go before they are copied.
+// Returns "rest", request, and the bytes that could not be written at once. The pieces point into
+// what the handler returned, so that must stay until they are copied.
 static int leave_rest(lua_State *L, const struct iovec *pieces, int count)
 {
     luaL_Buffer rest;
@@ -214,6 +219,65 @@ static int send_answer(lua_State *L, struct mare__stream *stream, struct mare__s
     return mare__stream_flush(stream) == 0 ? 0 : leave_rest(L, pieces, 0);
 }
 
+// ---- Files --------------------------------------------------------------------------------------
+
+// Opens the file of an answer, and tells its size, if the part to send lies in the system's memory.
+// NULL: the slow path finds out why not.
+static struct mare__descriptor *open_near(lua_State *L, const struct mare__stream *stream,
+                                          struct mare__span path, uint64_t *size)
+{
+    struct mare__file_info info;
+    if (!stream->transport->ops->send_file || memchr(path.at, '\0', path.size))
+        return NULL;
+    struct mare__descriptor *opened =
+        mare__descriptor_near(mare__self(L)->shared.runtime, path.at, &info);
+    if (!opened)
+        return NULL;
+    *size = info.size;
+    size_t here = info.size < FILE_MOST ? (size_t)info.size : FILE_MOST;
+    if (opened->in_memory || opened->files->near(opened->context, opened->fd, here) == here)
+        return opened;
+    mare__descriptor_drop(opened);
+    return NULL;
+}
+
+// "file", request, the file, what is left of the head, and so many bytes of the file.
+static int leave_file(lua_State *L, struct mare__span head, struct mare__descriptor *opened,
+                      const char *path, uint64_t left)
+{
+    lua_settop(L, RESPONSE); // which has the path
+    if (mare__lua_push_opened(L, opened, MARE__KIND_FILE, path) != 1)
+        return luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
+    lua_pushlstring(L, head.at, head.size);
+    lua_pushinteger(L, (lua_Integer)left);
+    lua_remove(L, RESPONSE);
+    return give(L, "file");
+}
+
+// Sends a file that was opened: 0, or the results to return. Bytes that do not leave at once are
+// left to the slow path. So is an error: it will happen again there.
+static int send_file(lua_State *L, struct mare__stream *stream, struct mare__span head,
+                     struct mare__descriptor *opened, const char *path, uint64_t size)
+{
+    struct iovec piece = {(char *)head.at, head.size};
+    uint64_t left = size, rest = size > FILE_MOST ? size - FILE_MOST : 0;
+    stream->transport->more = size > 0; // so that head and file leave together
+    ssize_t sent = mare__stream_write(stream, &piece, 1);
+    stream->transport->more = false;
+    head.at += sent > 0 ? sent : 0;
+    head.size -= sent > 0 ? (size_t)sent : 0;
+    while (head.size == 0 && left > rest) {
+        sent = mare__stream_send_file(stream, opened->fd, (size_t)(left - rest));
+        if (sent <= 0)
+            break;
+        left -= (uint64_t)sent;
+    }
+    if (head.size > 0 || left > 0)
+        return leave_file(L, head, opened, path, left);
+    mare__descriptor_drop(opened);
+    return 0;
+}
+
 // ---- Requests -----------------------------------------------------------------------------------
 
 static bool has(lua_State *L, int table, enum mare__http_key key)
@@ -241,14 +305,15 @@ static void complete(lua_State *L)
     lua_setmetatable(L, REQUEST);
 }
 
-// Whether it is only to be handled, and whoever watches over clients that go away does so already.
+// Whether the request only has to be handled; and the routine that watches for clients that leave
+// is running.
 static bool is_plain(lua_State *L, const struct mare__http_head *head)
 {
     return head->body == MARE__HTTP_BODY_NONE && head->target.at[0] == '/' &&
            !head->expect_continue && has(L, SERVER, MARE__KEY_LOOKING);
 }
 
-// Whether what the handler returned can be answered here. Without a clock nothing is.
+// Whether the handler's answer can be sent here. Never without a clock.
 static bool is_answered_here(lua_State *L, const struct mare__http_head *head,
                              struct answer *answer)
 {
@@ -258,25 +323,51 @@ static bool is_answered_here(lua_State *L, const struct mare__http_head *head,
            answer->body.size <= BODY_MOST;
 }
 
-// The handler has returned: 0, if its answer was sent, and the connection goes on; or the results.
+// Answers, if it can be done here: 0, if it was, or the results to return; -1: nothing was sent.
+static int send_here(lua_State *L, struct mare__stream *stream, struct answer *answer)
+{
+    struct clock *clock = lua_touserdata(L, CLOCK);
+    struct mare__descriptor *opened = NULL;
+    answer->head.length = answer->body.size;
+    if (answer->file.at) {
+        opened = open_near(L, stream, answer->file, &answer->head.length);
+        if (!opened)
+            return -1;
+    }
+    clock->head.size = 0;
+    if (mare__http_put_response(&clock->head, &answer->head)) {
+        if (opened)
+            mare__descriptor_drop(opened);
+        return -1;
+    }
+    struct mare__span head = {clock->head.at, clock->head.size};
+    return opened ? send_file(L, stream, head, opened, answer->file.at, answer->head.length)
+                  : send_answer(L, stream, head, answer->body);
+}
+
+// The handler has returned. 0: its answer was sent, and the connection goes on; else the results to
+// return.
 static int answer(lua_State *L)
 {
     const struct mare__http_head *head = &reader_of(L)->http.head;
-    struct mare__stream *stream = mare__lua_stream(L, MARE__READ_FROM);
-    struct clock *clock = lua_touserdata(L, CLOCK);
+    struct mare__stream *stream = NULL;
     struct answer answer;
-    if (!mare__stream_closed(stream) && is_answered_here(L, head, &answer)) {
+    answer.head = (struct mare__http_response){0};
+    // First, because the clock is a Lua function: in it, a hook or a finalizer of the program may
+    // run, and take away the stream, or what the answer refers to.
+    if (!lua_isnil(L, CLOCK))
+        answer.head.date = date_now(L, lua_touserdata(L, CLOCK));
+    if (mare__handle_here(L, MARE__READ_FROM)) // the stream may have gone to another process
+        stream = mare__lua_stream(L, MARE__READ_FROM);
+    if (stream && !mare__stream_closed(stream) && is_answered_here(L, head, &answer)) {
         answer.head.body = MARE__HTTP_BODY_LENGTH;
-        answer.head.length = answer.body.size;
         answer.head.minor = head->minor;
         answer.head.keep_alive = true;
-        answer.head.date = date_now(L, clock);
-        clock->head.size = 0;
-        if (!mare__http_put_response(&clock->head, &answer.head))
-            return send_answer(L, stream, (struct mare__span){clock->head.at, clock->head.size},
-                               answer.body);
+        int results = send_here(L, stream, &answer);
+        if (results >= 0)
+            return results;
     }
-    lua_settop(L, RESPONSE); // who looks more closely can say what is wrong
+    lua_settop(L, RESPONSE); // the slow path can say what is wrong
     lua_pushboolean(L, 1);
     lua_insert(L, RESPONSE);
     return give(L, "response");
@@ -284,13 +375,13 @@ static int answer(lua_State *L)
 
 static int handled(lua_State *L, int status, lua_KContext context);
 
-// Whether others shall have their turn before the next request.
+// Whether other routines should have their turn before the next request.
 static bool is_over(struct mare__lua_reader *reader)
 {
     return ++reader->requests % TURN_MOST == 0;
 }
 
-// A head was read, or not; and so on. The results of the whole.
+// Goes on after a read of a head, and so on. Returns the results of the whole.
 int mare__lua_http_serve_on(lua_State *L, int results)
 {
     for (;;) {
@@ -311,7 +402,7 @@ int mare__lua_http_serve_on(lua_State *L, int results)
     }
 }
 
-// The handler has ended. `here`: its caller goes on, if the result is 0.
+// The handler has ended. `here`: if the result is 0, the caller goes on.
 static int handled(lua_State *L, int status, lua_KContext here)
 {
     struct mare__lua_reader *reader = reader_of(L);
@@ -333,11 +424,12 @@ static int handled(lua_State *L, int status, lua_KContext here)
 }
 
 // reader:serve(stream, patience, hurry, nil, nil, handler, on_error, server, message, clock, peer):
-// serves requests until one is not for here, and returns what is to be done:
+// serves requests until one needs the slow path, and returns what to do:
 //
 //     "request", request                 handle and answer it
 //     "response", request, ok, response  answer it with what xpcall(handler, on_error) returned
 //     "rest", request, text              write that
+//     "file", request, file, text, size  write that, and so many bytes of the file
 //     "turn"                             let others have theirs
 //     "over"                             nothing can be written any more
 //     nil, message, code[, status]       as reader:head
@@ -351,7 +443,7 @@ int mare__lua_http_serve(lua_State *L)
     lua_settop(L, PEER);
     if (!lua_isnil(L, CLOCK))
         luaL_checkudata(L, CLOCK, clock_name);
-    if (is_over(reader)) // those that it returned to the caller count, too
+    if (is_over(reader)) // requests that the slow path answered count, too
         return give(L, "turn");
     return mare__lua_http_serve_on(L, mare__lua_http_read(L, MARE__READ_TO_SERVE));
 }

@@ -17,7 +17,7 @@ static struct mare__span span_at(lua_State *L, int index)
     return span;
 }
 
-// Raises an error that tells nothing of where: the caller in Lua knows whom to blame.
+// Raises an error without a place: the caller in Lua knows whose line to blame.
 static int refuse(lua_State *L, const char *format, ...)
 {
     va_list arguments;
@@ -37,7 +37,7 @@ void mare__lua_blame_field(lua_State *L, const struct mare__http_field *fields, 
         if (!fault)
             continue;
         luaL_buffinit(L, &name);
-        for (size_t at = 0; at < fields[i].name.size; at++) { // which may be a stranger's, too
+        for (size_t at = 0; at < fields[i].name.size; at++) { // the name may come from a stranger
             uint8_t byte = (uint8_t)fields[i].name.at[at];
             luaL_addchar(&name, (char)(byte < ' ' || byte == 0x7f ? '?' : byte));
         }
@@ -95,12 +95,14 @@ static enum mare__http_body get_body(lua_State *L, int index, uint64_t *length)
 
 static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
 {
-    if (!err)
-        lua_pushlstring(L, out->at, out->size);
+    if (!err) {
+        mare__lua_push_bytes(L, out);
+        return 1;
+    }
     mare__bytes_fini(out);
     if (err == MARE_INVALID)
         return refuse(L, "a status, a method, a target or a host that may not be sent");
-    return err ? mare__lua_fail(L, err) : 1;
+    return mare__lua_fail(L, err);
 }
 
 // response(status, headers, body, minor, keep_alive, date [, upgrade]): the head as a string. The
@@ -155,13 +157,17 @@ int mare__lua_http_request(lua_State *L)
 
 enum { STREAM = 1, BEFORE, TEXT, AFTER, DEADLINE };
 
-// How much is to go in the time that a stream has for a write: who takes so much is slow, but
-// there.
+// Bytes that must leave in the time that a stream has for a write: a client that takes so many is
+// slow, but alive.
 enum { STRETCH = 65536 };
+
+// From how many bytes on a text is large to the system, too.
+enum { MUCH = 256 << 10 };
 
 static int write_more(lua_State *L, int status, lua_KContext context);
 
-// What is still to go of the three texts, of which `sent` bytes have: how many pieces that is.
+// The parts of the three texts that are still to be sent, after `sent` bytes. Returns how many
+// pieces that is.
 static int pieces_of(lua_State *L, size_t sent, struct iovec pieces[3])
 {
     int count = 0;
@@ -175,7 +181,7 @@ static int pieces_of(lua_State *L, size_t sent, struct iovec pieces[3])
     return count;
 }
 
-// Goes on writing. The deadline is that of the stretch that is under way; nil, until it must wait.
+// Goes on writing. The deadline is that of the present stretch; nil until a wait is needed.
 static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 {
     for (;;) {
@@ -221,12 +227,14 @@ int mare__lua_http_write(lua_State *L)
         luaL_checkstring(L, i);
     lua_settop(L, AFTER);
     lua_settop(L, DEADLINE);
+    if (lua_rawlen(L, TEXT) >= MUCH)
+        mare__socket_keep_little(mare__stream_descriptor(stream));
     return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
                                        : write_rest(L, stream, 0);
 }
 
-// begin(stream, head): writes a head that a body follows at once, if that can be without waiting,
-// so that both go together: what is left of it.
+// begin(stream, head): writes a head whose body follows at once, if that does not wait, so that
+// both leave together. Returns what is left of the head.
 int mare__lua_http_begin(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
@@ -238,7 +246,8 @@ int mare__lua_http_begin(lua_State *L)
         sent = mare__stream_write(stream, &piece, 1);
         stream->transport->more = false;
     }
-    size_t gone = sent > 0 ? (size_t)sent : 0; // who writes the rest hears what is wrong
+    size_t gone = sent > 0 ? (size_t)sent : 0; // an error will happen again when the rest is
+                                               // written
     lua_pushlstring(L, (char *)piece.iov_base + gone, piece.iov_len - gone);
     return 1;
 }
@@ -247,15 +256,14 @@ int mare__lua_http_begin(lua_State *L)
 
 enum { FILE_AT = 2, LEFT, GIVEN, UNTIL, KNOWN };
 
-// Bytes in one call, so that a peer that takes them as fast as they come leaves other routines a
-// turn.
+// Bytes in one call. So a peer that takes them as fast as they come leaves other routines a turn.
 enum { SEND_MOST = 1 << 20 };
 
 static int send_more(lua_State *L, int status, lua_KContext context);
 
-// How many bytes, after those that were sent, can be sent as they lie in the system's memory: none,
-// if the file is in use, or has been read ahead, or they are on a disk, or nowhere. Who reads them
-// finds out. What is known to be there is kept in the stack, and not looked for again.
+// How many bytes after the sent ones lie in the system's memory and can be sent from there. None if
+// the file is in use, was read ahead, is on a disk, or has no more: then a thread reads them. A
+// file known to be in memory is not asked again.
 static size_t near(lua_State *L, const struct mare__file *file, size_t sent, size_t left)
 {
     size_t known = (size_t)lua_tointeger(L, KNOWN);
@@ -275,8 +283,10 @@ static size_t near(lua_State *L, const struct mare__file *file, size_t sent, siz
 // Goes on sending; the deadlines are as those of write_rest.
 static int send_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 {
-    struct mare__file *file =
-        (struct mare__file *)mare__handle_of(L, FILE_AT, MARE__KIND_FILE)->object;
+    const struct mare__reference *ref = mare__handle_of(L, FILE_AT, MARE__KIND_FILE);
+    if (mare__handle_moved(ref)) // perhaps during the wait for the peer
+        return luaL_error(L, "the file was sent to another process");
+    struct mare__file *file = (struct mare__file *)ref->object;
     size_t left = (size_t)lua_tointeger(L, LEFT);
     left = left < SEND_MOST ? left : SEND_MOST;
     for (;;) {
@@ -318,11 +328,8 @@ static int send_more(lua_State *L, int status, lua_KContext context)
 int mare__lua_http_send_file(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
-    struct mare__reference *ref = mare__handle_of(L, FILE_AT, MARE__KIND_FILE);
-    if (!ref)
+    if (!mare__handle_of(L, FILE_AT, MARE__KIND_FILE))
         return luaL_typeerror(L, FILE_AT, "file");
-    if (mare__handle_moved(ref))
-        return luaL_error(L, "the file was sent to another process");
     luaL_argcheck(L, luaL_checkinteger(L, LEFT) >= 0, LEFT, "a length is not negative");
     lua_settop(L, GIVEN);
     lua_settop(L, KNOWN);

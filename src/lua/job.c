@@ -15,9 +15,10 @@ mare_err mare__lua_job_outcome(lua_State *L, struct mare__job *job)
     struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     mare_err err = self->sleep.wait.result;
-    bool over = mare__job_is_over(job); // before leaving, after which it may never be begun
+    bool over = mare__job_is_over(job); // before leaving: leaving may cancel a job that has not
+                                        // begun
     mare__job_leave(job);
-    // What is over at the last moment is over; but who was cancelled is.
+    // A job that ended at the last moment counts as ended; but a cancelled wait stays cancelled.
     return over && (err == MARE_TIMEOUT || err == MARE_CLOSED) ? MARE_OK : err;
 }
 

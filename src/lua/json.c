@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Values of Lua made from JSON, and what stands for what Lua has not: null, and the array that is
-// empty. The members of an array or object wait on the stack until it is over, so that the table is
-// made in the right size; only of a long one, the first BATCH do.
+// Lua values made from JSON, and what stands for things that Lua does not have: null, and the empty
+// array. The members of an array or object wait on the stack until it is over, so that the table is
+// made in the right size. If it is long, only the first BATCH wait.
 //
 //     … | place of the table | member | member | …     arrays
 //     … | place of the table | key | value | key | …   objects
@@ -19,7 +19,7 @@ static int null_to_string(lua_State *L)
     return 1;
 }
 
-// It arrives as the null of the state that it comes to.
+// Null arrives as the null of the receiving state.
 static int null_travels(lua_State *L)
 {
     lua_pushliteral(L, "mare.json");
@@ -122,15 +122,15 @@ struct open {
     bool made;
 };
 
-// Names of members that have been met: in a long text the same come again and again, and Lua need
-// not look each up among all its strings. KEYS of them lie on the stack from `keys_at` on.
+// Names of members that were met lately. In a long text the same names come again and again, and
+// this saves Lua's search among all its strings. KEYS of them lie on the stack from `keys_at` on.
 enum { KEYS = 64, KEY_MOST = 32, LONG_TEXT = 2048 };
 
 struct decoder {
     lua_State *L;
     struct mare__json json;
     struct open *inner;
-    int room;    // up to where the stack may be used
+    int room;    // how far the stack may be used
     int keys_at; // 0: the text is short
     struct mare__span keys[KEYS];
     struct open open[MARE__JSON_DEPTH_MOST];
@@ -193,7 +193,7 @@ static void settle_object(struct decoder *d, struct open *open)
     int waiting = lua_gettop(L) - open->place;
     if (!open->made)
         make_table(d, open, 0, waiting / 2);
-    for (int i = 1; i < waiting; i += 2) { // in order: of two alike the last counts
+    for (int i = 1; i < waiting; i += 2) { // in order: of two equal names the last counts
         lua_pushvalue(L, open->place + i);
         lua_pushvalue(L, open->place + i + 1);
         lua_rawset(L, open->place);
@@ -201,7 +201,7 @@ static void settle_object(struct decoder *d, struct open *open)
     lua_settop(L, open->place);
 }
 
-// A member has been pushed: that there is not too much on the stack.
+// A member was pushed: empties the stack if too much is on it.
 static inline void settle_batch(struct decoder *d, bool object)
 {
     struct open *open = d->inner;
@@ -335,7 +335,7 @@ static int decode(lua_State *L)
     return mare__lua_json_decode(L, text, &limits, 1, 1);
 }
 
-// arrive(value): what has travelled: nil, null; else a marked array.
+// arrive(value): the value after a message: null for nil; else a marked array.
 static int arrive(lua_State *L)
 {
     if (!lua_isnoneornil(L, 1))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// JSON made from values of Lua. What is written stands in a userdata, at one place of the stack,
-// that is replaced when it grows: whatever raises an error, it is collected. Each table that is
-// being written has its key and its value above it on the stack, and the way to what cannot be
-// written is told from there.
+// JSON made from values of Lua. The text grows in a userdata, at one place of the stack, which is
+// replaced when it must be larger. So an error anywhere leaves it to the collector. Each table that
+// is being written has its key and its value above it on the stack. The error for a value that
+// cannot be written tells the way to it from these.
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static void grow(struct encoder *e, size_t more)
     e->capacity = capacity;
 }
 
-// Makes room. What is too large is found here, before memory is asked for it.
+// Makes room. Refuses what is too large before it asks for memory.
 static inline char *reserve(struct encoder *e, size_t more)
 {
     if (more > e->capacity - e->size) {
@@ -197,9 +197,14 @@ static int refuse_key(struct encoder *e, int key)
     const char *kind = luaL_typename(L, key);
     bool number = lua_type(L, key) == LUA_TNUMBER;
     const char *shown = number ? luaL_tolstring(L, key, NULL) : NULL;
-    const char *what = number ? lua_pushfstring(L, "a key that is the number %s", shown)
-                              : lua_pushfstring(L, "a key that is a %s", kind);
-    e->depth--; // it is the table that cannot be written
+    const char *what;
+    if (number)
+        what = lua_pushfstring(L, "a key that is the number %s", shown);
+    else if (lua_type(L, key) == LUA_TSTRING)
+        what = lua_pushfstring(L, "a key that is the string '%s', in a list", lua_tostring(L, key));
+    else
+        what = lua_pushfstring(L, "a key that is a %s", kind);
+    e->depth--; // the error is about the table itself
     return refuse(e, what);
 }
 
@@ -260,7 +265,7 @@ static void put_object(struct encoder *e, int table)
     put_byte(e, '}');
 }
 
-// The members of a table that is a list, though its order does not show it.
+// The members of a list whose table does not iterate in order.
 static void put_list(struct encoder *e, int table)
 {
     lua_State *L = e->L;
@@ -288,8 +293,8 @@ static void put_list(struct encoder *e, int table)
     lua_pop(L, 1);
 }
 
-// The members of a table whose first key is on the stack with its value, and is an integer. As long
-// as they come in their order it is known to be a list in one go; if not, it is begun again.
+// The members of a table whose first key is an integer and on the stack with its value. As long as
+// they come in order, this one pass shows that it is a list; if not, it begins again.
 static void put_array(struct encoder *e, int table)
 {
     lua_State *L = e->L;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Values of JSON out of bytes that come in parts: one after the other, or each member of one large
-// array or object. No more is kept than the bytes that nobody has taken yet; a value is decoded
-// when the whole of it is there.
+// array or object. Only bytes that were not taken yet are kept. A value is decoded when all of it
+// is here.
 //
 //     bytes:  | taken | the value that has begun ── scanned ──▶ | not looked at |
 #include "base/alloc.h"
@@ -59,7 +59,7 @@ static int feed(lua_State *L)
     return 1;
 }
 
-// reader:finish(): nothing follows.
+// reader:finish(): says that nothing follows.
 static int finish(lua_State *L)
 {
     check(L)->ended = true;
@@ -82,7 +82,7 @@ static bool skip_blanks(struct reader *r)
     return r->taken < r->bytes.size;
 }
 
-// Nothing can be returned now: more is needed, or the end has come, in order or not.
+// Nothing can be returned now: more bytes are needed, or the text has ended, properly or not.
 static int give_nothing(lua_State *L, struct reader *r)
 {
     if (r->ended && (r->begun || r->expects != OUTSIDE))
@@ -91,8 +91,7 @@ static int give_nothing(lua_State *L, struct reader *r)
     return 1;
 }
 
-// Pushes the value that is next, or the key, when the whole of it is there: 1. 0: it is not yet, or
-// 3: nil, message, code.
+// Pushes the next value or key if all of it is here: 1. Else 0; or 3: nil, message, code.
 static int give_value(lua_State *L, struct reader *r)
 {
     bool over;
@@ -131,7 +130,7 @@ static bool begin(struct reader *r, char byte)
     return true;
 }
 
-// Goes past what stands between the members. True: a value or a key is next; false: look again.
+// Skips what stands between members. True: a value or key is next; false: look again.
 static bool pass(struct reader *r, char byte, const char **wrong)
 {
     char closing = r->object ? '}' : ']';
@@ -170,7 +169,7 @@ static bool pass(struct reader *r, char byte, const char **wrong)
     return true;
 }
 
-// The next member. The key of one whose value is not there yet waits beside the reader.
+// The next member. If its value is not here yet, its key is kept in the reader.
 static int next_member(lua_State *L, struct reader *r)
 {
     while (skip_blanks(r)) {
@@ -203,7 +202,7 @@ static int next(lua_State *L)
 {
     struct reader *r = check(L);
     lua_settop(L, 1);
-    luaL_argcheck(L, !r->failed, 1, "what came was no JSON, and nothing can be read after it");
+    luaL_argcheck(L, !r->failed, 1, "the text was not JSON, and nothing can be read after it");
     if (r->each)
         return next_member(L, r);
     if (!skip_blanks(r))

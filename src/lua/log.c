@@ -16,19 +16,20 @@ static struct mare__log *log_of(lua_State *L)
     return log;
 }
 
-// put(line) -> whether there was room
+// put(line [, losses that it tells of]) -> whether there was room
 static int log_put(lua_State *L)
 {
     size_t length;
     const char *line = luaL_checklstring(L, 1, &length);
-    lua_pushboolean(L, mare__log_put(log_of(L), line, length));
+    unsigned long says = (unsigned long)luaL_optinteger(L, 2, 0);
+    lua_pushboolean(L, mare__log_put(log_of(L), line, length, says));
     return 1;
 }
 
-// lose(): a record was lost on its way
+// lose(losses that it would have told of or nil [, why]): a record was lost on its way
 static int log_lose(lua_State *L)
 {
-    mare__log_lose(log_of(L));
+    mare__log_lose(log_of(L), (unsigned long)luaL_optinteger(L, 1, 0), luaL_optstring(L, 2, NULL));
     return 0;
 }
 
@@ -51,7 +52,7 @@ static int log_set(lua_State *L)
     struct mare__leaving *leaving = NULL;
     struct mare__account *payer = mare__paying;
     mare__message_init(&message);
-    mare__paying = NULL; // it is everybody's
+    mare__paying = NULL; // the memory counts for no process: the message is for all
     mare_err err = mare__marshal(L, 1, 1, &message, "setting", &leaving);
     mare__paying = payer;
     mare__leaving_drop(&leaving);
@@ -83,10 +84,7 @@ static int log_counts(lua_State *L)
     lua_pushinteger(L, (lua_Integer)counts.written);
     lua_pushinteger(L, (lua_Integer)counts.lost);
     lua_pushinteger(L, (lua_Integer)counts.unsaid);
-    if (counts.error)
-        lua_pushstring(L, strerror(counts.error));
-    else
-        lua_pushnil(L);
+    lua_pushstring(L, counts.why[0] ? counts.why : NULL);
     return 5;
 }
 

@@ -166,7 +166,7 @@ static int newchannel(lua_State *L)
         return refuse(L, "channel '%s' already exists", name);
     if (err)
         return refuse(L, "%s", mare_strerror(err));
-    mare_chan_unref(channel); // its name keeps it
+    mare_chan_unref(channel); // the table of names keeps it
     lua_pushboolean(L, 1);
     return 1;
 }
@@ -212,7 +212,7 @@ static int recycle(lua_State *L)
     lua_Integer count = luaL_checkinteger(L, 1);
     luaL_argcheck(L, count >= 0, 1, "number of processes to recycle must be non-negative");
     if (count > UINT32_MAX / 2)
-        count = UINT32_MAX / 2; // as good as all
+        count = UINT32_MAX / 2; // in effect, all
     mare_set_recycle(mare__self(L)->shared.runtime, (unsigned)count);
     return 0;
 }

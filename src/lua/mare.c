@@ -175,7 +175,7 @@ static int wait_done(lua_State *L, int status, lua_KContext context)
     return wait_for_others(L, (uint64_t)context);
 }
 
-// Waits for one after the other, for as long as there is one.
+// Waits for one process after the other, as long as there is one.
 static int wait_for_others(lua_State *L, uint64_t deadline)
 {
     struct mare__local *self = mare__self(L);
@@ -183,7 +183,7 @@ static int wait_for_others(lua_State *L, uint64_t deadline)
     while ((process = another(self)) != NULL) {
         mare_channel *ended;
         lua_settop(L, 0);
-        mare__handle_push(L, process); // keeps it, and with it the channel
+        mare__handle_push(L, process); // the stack keeps it, and with it the channel
         mare_err err = mare__process_await(process, false, &ended);
         if (err == MARE_OK)
             return mare__block(L, self, MARE__WAITS_TO_RECEIVE, ended, deadline, wait_done,
@@ -231,7 +231,7 @@ static void set_text(lua_State *L, const char *key, const char *text)
     lua_setfield(L, -2, key);
 }
 
-// Of a routine that waits, into the table on top of the stack: where it is, and what it waits for.
+// Notes in the table on top of the stack where a waiting routine is, and what it waits for.
 static void set_wait(lua_State *L, const mare_process_info *info, const mare_process_info *rows,
                      size_t count)
 {
@@ -240,8 +240,10 @@ static void set_wait(lua_State *L, const mare_process_info *info, const mare_pro
     set_text(L, "waits", info->waits);
     mare__wait_text(info, rows, count, text);
     set_text(L, "waits_text", *text ? text + 1 : text);
+    const char *word = info->cases > 0 ? info->first : info->waits;
+    bool channel = strcmp(word, "send") == 0 || strcmp(word, "receive") == 0;
     if (info->waits_for)
-        set_integer(L, strcmp(info->waits, "join") == 0 ? "process" : "channel", info->waits_for);
+        set_integer(L, channel ? "channel" : "process", info->waits_for);
 }
 
 static void push_process(lua_State *L, const mare_process_info *info, const mare_process_info *rows,
@@ -273,8 +275,8 @@ static void push_channel(lua_State *L, const void *row)
     set_name(L, info->name);
 }
 
-// Pushes a list of the rows of a picture. More may have come since its size was asked for, and are
-// left out: it is a picture of a moment.
+// Pushes a list of the rows of a picture. Processes may have come since its size was asked for;
+// those without room are left out.
 static int push_rows(lua_State *L, const char *rows, size_t size, size_t count, size_t room,
                      void (*push)(lua_State *L, const void *row))
 {
@@ -288,9 +290,9 @@ static int push_rows(lua_State *L, const char *rows, size_t size, size_t count, 
     return 1;
 }
 
-enum { NEWCOMERS = 16 }; // room for those that come between the two calls
+enum { NEWCOMERS = 16 }; // room for processes that come between the two calls
 
-// A table for each process; one of several routines has a list of them all besides.
+// A table for each process. If it has several routines, with a list of them.
 static int mare_processes(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->shared.runtime;
@@ -360,6 +362,8 @@ static const luaL_Reg functions[] = {{"spawn", mare__lua_spawn},
                                      {"go", mare__lua_go},
                                      {"_needs_routines", mare__lua_needs_routines},
                                      {"_routine", mare__lua_routine},
+                                     {"_heir", mare__lua_heir},
+                                     {"_appoint", mare__lua_appoint},
                                      {"timer", mare__lua_timer},
                                      {"exit", mare_exit},
                                      {"buffer", mare__lua_buffer_new},

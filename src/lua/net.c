@@ -126,7 +126,7 @@ mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream)
     struct mare__local *self = mare__self(L);
     mare__block_clean(self);
     mare_err err = self->sleep.wait.result;
-    if (self->sleep.waits_for) // NULL: it was given no time
+    if (self->sleep.waits_for) // NULL: the call has no time, so nothing was waited for
         mare__stream_end_wait(stream, self->sleep.waits_for);
     return !err && mare__stream_closed(stream) ? MARE_CLOSED : err;
 }
@@ -143,14 +143,15 @@ int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, ui
     struct mare__local *self = mare__self(L);
     bool timed = deadline != MARE_FOREVER || stream->idle != MARE_FOREVER;
     bool no_time = timed && (stream->idle == 0 || deadline <= mare__now(stream->runtime));
-    // Inside a callback of a C function nothing can wait. To say "timeout" needs no waiting.
+    // Inside a callback of a C function no wait is possible; but "timeout" can be returned without
+    // one.
     if (no_time && !mare__block_possible(L, self))
         return mare__lua_fail_stream(L, MARE_TIMEOUT);
     mare__block_check(L, self);
     mare_channel *ready = no_time ? NULL : mare__stream_begin_wait(stream, way, &deadline);
     if (!ready && !no_time)
         return mare__lua_fail(L, MARE_NOMEM);
-    // Who has no time lets others have their turn, or a program that polls would hold them back.
+    // A call without time lets others run: otherwise a program that polls would hold them up.
     enum mare__waits waits = no_time ? MARE__WAITS_FOR_TIME : MARE__WAITS_TO_RECEIVE;
     if (no_time)
         deadline = 0;
@@ -283,7 +284,7 @@ static int push_address(lua_State *L, struct mare__stream *stream, bool peer)
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
     int fd = mare__stream_descriptor(stream), port = -1;
-    host[0] = '\0'; // one in memory is nowhere
+    host[0] = '\0'; // a stream in memory has no address
     if (fd >= 0) {
         int err = mare__socket_address(fd, peer, &address);
         if (err)
@@ -332,19 +333,14 @@ mare_err mare__stream_await(struct mare__object *object, mare_channel **channel)
 
 // ---- The module ---------------------------------------------------------------------------------
 
-const luaL_Reg mare__stream_methods[] = {{"read", mare__lua_stream_read},
-                                         {"write", mare__lua_stream_write},
-                                         {"writewithin", mare__lua_stream_writewithin},
-                                         {"shutdown", stream_shutdown},
-                                         {"close", mare__lua_stream_close},
-                                         {"timeout", mare__lua_stream_timeout},
-                                         {"limit", mare__lua_stream_limit},
-                                         {"address", mare__lua_stream_address},
-                                         {"peer", mare__lua_stream_peer},
-                                         {"handshake", stream_handshake},
-                                         {"tls", mare__lua_stream_tls},
-                                         {"option", mare__lua_stream_option},
-                                         {NULL, NULL}};
+const luaL_Reg mare__stream_methods[] = {
+    {"read", mare__lua_stream_read},       {"lines", mare__lua_stream_lines},
+    {"write", mare__lua_stream_write},     {"writewithin", mare__lua_stream_writewithin},
+    {"shutdown", stream_shutdown},         {"close", mare__lua_stream_close},
+    {"timeout", mare__lua_stream_timeout}, {"limit", mare__lua_stream_limit},
+    {"address", mare__lua_stream_address}, {"peer", mare__lua_stream_peer},
+    {"handshake", stream_handshake},       {"tls", mare__lua_stream_tls},
+    {"option", mare__lua_stream_option},   {NULL, NULL}};
 
 const luaL_Reg mare__stream_metamethods[] = {
     {"__tostring", mare__lua_stream_tostring}, {"__close", mare__lua_stream_leave}, {NULL, NULL}};

@@ -6,8 +6,8 @@
 #include "lua/binding.h"
 #include "wire/http.h"
 
-// The stream at a stack index, of a kind, or an error that names the argument: a stream, a socket
-// for datagrams, or any of these and listeners.
+// The stream at a stack index, or an error that names the argument: of a kind; a stream; a socket
+// for datagrams; or any of these and listeners.
 struct mare__stream *mare__lua_check_stream(lua_State *L, int index, enum mare__kind kind);
 struct mare__stream *mare__lua_stream(lua_State *L, int index);
 struct mare__stream *mare__lua_socket(lua_State *L, int index);
@@ -19,7 +19,7 @@ void mare__lua_address(lua_State *L, int host, struct mare__address *address);
 // Pushes a new one; if it is NULL, `nil, message, "nomem"`.
 int mare__lua_push_stream(lua_State *L, struct mare__stream *stream);
 
-// When a call on it must be over: an optional timeout, or the stream's own.
+// The deadline of a call: from an optional timeout, or the stream's own.
 uint64_t mare__lua_stream_deadline(lua_State *L, const struct mare__stream *stream, int index);
 
 // Methods that streams, listeners and sockets share.
@@ -40,7 +40,7 @@ enum { MARE__WAITED = -1 };
 int mare__lua_wait_stream(lua_State *L, struct mare__stream *stream, int way, uint64_t deadline,
                           lua_KFunction then, lua_KContext context);
 
-// The same, with the deadline at an index of the stack. If there is nil, it is made now, from the
+// The same, with the deadline at a stack index. If nil is there, makes the deadline now, from the
 // timeout at another index.
 int mare__lua_wait_first(lua_State *L, struct mare__stream *stream, int way, int deadline,
                          int timeout, lua_KFunction then, lua_KContext context);
@@ -54,18 +54,20 @@ int mare__lua_fail_io(lua_State *L, const struct mare__stream *stream, int err);
 int mare__lua_fail_tls(lua_State *L, const struct mare__tls_error *error);
 int mare__lua_fail_stream(lua_State *L, mare_err err);
 
-// The header fields in the table at an index: strings or numbers by name, or lists of them; into an
-// array of MARE__LUA_FIELDS_MAX. What is converted stays in the stack, so that the spans hold.
+// Reads the header fields from the table at an index: strings or numbers by name, or lists of them;
+// into an array of MARE__LUA_FIELDS_MAX. Converted values stay on the stack, so that the spans stay
+// valid.
 enum { MARE__LUA_FIELDS_MAX = 128 };
 size_t mare__lua_fields(lua_State *L, int table, struct mare__http_field *fields);
 
-// When a message with these fields was refused: raises an error that names the one that may not be
-// sent. Returns if it is none of them.
+// A message with these fields was refused: raises an error that names the wrong field. Returns if
+// the fields are all right.
 void mare__lua_blame_field(lua_State *L, const struct mare__http_field *fields, size_t count,
                            enum mare__http_kind kind);
 
 // Methods of streams that live in stream.c.
 int mare__lua_stream_read(lua_State *L);
+int mare__lua_stream_lines(lua_State *L);
 int mare__lua_stream_write(lua_State *L);
 int mare__lua_stream_writewithin(lua_State *L);
 
@@ -91,6 +93,7 @@ int mare__lua_net_resolve(lua_State *L);
 // Looks a name up, then goes on with `then`, which finds the lookup, a job, on top of the stack.
 int mare__lua_look_up(lua_State *L, const char *host, uint64_t deadline, lua_KFunction then);
 
-// That a lookup found nothing, or nothing of use: `why`, unless the lookup knows.
+// Pushes the failure of a lookup that found nothing, or nothing useful: `why`, unless the lookup
+// knows better.
 int mare__lua_fail_lookup(lua_State *L, const char *host, const struct mare__resolving *naming,
                           const char *why);

@@ -7,6 +7,7 @@
 #include "lua/guest.h"
 #include "lua/net.h"
 #include "node/session.h"
+#include "sched/trace.h"
 
 static struct mare__session *check_session(lua_State *L, int index)
 {
@@ -44,7 +45,7 @@ static enum mare__trust check_trust(lua_State *L, int index)
     return luaL_checkoption(L, index, "values", words) == 0 ? MARE__TRUST_EQUAL : MARE__TRUST_PEER;
 }
 
-// _begin(stream, options, events, service): a session over the stream, which is its own then
+// _begin(stream, options, events, service): a session, which owns the stream from then on
 static int node_begin(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, 1);
@@ -85,18 +86,23 @@ static int node_home(lua_State *L)
     return 2;
 }
 
-// _name([name]): the name of this node, or ""
+// _name([name, life]): the name of this node, or ""
 static int node_name(lua_State *L)
 {
     mare_runtime *runtime = mare__self(L)->shared.runtime;
     char copy[sizeof runtime->node_name];
     const char *name = luaL_optstring(L, 1, NULL);
+    uint64_t life = (uint64_t)luaL_optinteger(L, 2, 0);
     luaL_argcheck(L, !name || strlen(name) < sizeof copy, 1, "too long");
     mare__lock_acquire(&runtime->process_lock);
-    if (name)
+    if (name) {
         strcpy(runtime->node_name, name);
+        runtime->node_life = life;
+    }
     strcpy(copy, runtime->node_name);
     mare__lock_release(&runtime->process_lock);
+    if (name && name[0])
+        mare__trace_node(runtime, name, life);
     lua_pushstring(L, copy);
     return 1;
 }
@@ -118,6 +124,13 @@ static unsigned check_code(lua_State *L, int index)
     MARE__LINK_CODES(COMPARE)
 #undef COMPARE
     return (unsigned)luaL_argerror(L, index, "no code of a link");
+}
+
+// session:_drain(): sends what waits, and then tells "drained"
+static int session_drain(lua_State *L)
+{
+    mare__session_drain(check_session(L, 1));
+    return 0;
 }
 
 // session:refuse(code, text), session:_bye(code, text), session:_quit(code, text)
@@ -162,7 +175,7 @@ static int session_look(lua_State *L)
     return 1;
 }
 
-// session:_beat(bytes): what goes along in heartbeats from now on
+// session:_beat(bytes): sets what goes along in heartbeats
 static int session_beat(lua_State *L)
 {
     size_t size;
@@ -171,19 +184,57 @@ static int session_beat(lua_State *L)
     return 0;
 }
 
-const luaL_Reg mare__session_methods[] = {{"accept", session_accept},
-                                          {"refuse", session_refuse},
-                                          {"_bye", session_bye},
-                                          {"_quit", session_quit},
-                                          {"_beat", session_beat},
-                                          {"look", session_look},
-                                          {NULL, NULL}};
+// session:_introduced(): the program has carried out an "introduce"
+static int session_introduced(lua_State *L)
+{
+    mare__session_introduced(check_session(L, 1));
+    return 0;
+}
+
+// session:_claimed(number [, object]): the answer to a "claim": a channel or process
+static int session_claimed(lua_State *L)
+{
+    struct mare__session *session = check_session(L, 1);
+    uint64_t number = (uint64_t)luaL_checkinteger(L, 2);
+    const struct mare__reference *ref = mare__handle_of(L, 3, MARE__KIND_PROCESS);
+    if (!ref)
+        ref = mare__handle_of(L, 3, MARE__KIND_CHANNEL);
+    mare__session_claimed(session, number, ref ? ref->object : NULL);
+    return 0;
+}
+
+// _same(a, b): whether two secrets are equal, in a time that says nothing of where they differ
+static int node_same(lua_State *L)
+{
+    size_t size, other_size;
+    const char *a = luaL_checklstring(L, 1, &size), *b = luaL_checklstring(L, 2, &other_size);
+    volatile unsigned char difference = size != other_size;
+    for (size_t i = 0; i < size && i < other_size; i++)
+        difference = (unsigned char)(difference | (a[i] ^ b[i]));
+    lua_pushboolean(L, difference == 0);
+    return 1;
+}
+
+const luaL_Reg mare__session_methods[] = {
+    {"accept", session_accept},
+    {"refuse", session_refuse},
+    {"_drain", session_drain},
+    {"_bye", session_bye},
+    {"_quit", session_quit},
+    {"_beat", session_beat},
+    {"_introduced", session_introduced},
+    {"_claimed", session_claimed},
+    {"look", session_look},
+    {NULL, NULL},
+};
 
 int mare__lua_open_node(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"_begin", node_begin},
+                                         {"_box", mare__lua_box_new},
                                          {"home", node_home},
                                          {"_name", node_name},
+                                         {"_same", node_same},
                                          {"_reader", mare__lua_guest_reader},
                                          {"_answer", mare__lua_guest_answer},
                                          {"_failure", mare__lua_guest_failure},

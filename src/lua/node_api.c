@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mare/node.h: nodes for C programs. What decides about nodes is written in Lua
-// (lua/mare/node.lua), so each of these calls is a process of a moment that calls it there, and is
-// joined: see call.h.
+// mare/node.h: nodes for C programs. The logic of nodes is written in Lua (lua/mare/node.lua). So
+// each of these calls starts a short process that calls it there, and joins it: see call.h.
 #include <mare/node.h>
 
 #include "lua/call.h"
@@ -116,7 +115,7 @@ mare_err mare_node_spawn(mare_runtime *runtime, const char *node, const char *fu
     if (!all.err && arguments && !mare__message_join(all.message, arguments))
         all.err = MARE_NOMEM;
     if (!all.err && arguments && all.message->trust < arguments->trust)
-        all.message->trust = arguments->trust; // they may have come from somebody else
+        all.message->trust = arguments->trust; // they may come from another node
     mare_err err = mare__call_for_object(runtime, spawn_code, &all, deadline, &value, error);
     if (!err)
         *out = value.as.process;

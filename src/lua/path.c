@@ -80,7 +80,7 @@ struct mare__file_job *mare__lua_push_writer(lua_State *L, int (*act)(struct mar
         at += length;
     }
     job->size = size;
-    // So that the collector comes in time for those that nobody waited for.
+    // Counts the result, so that the collector comes in time for jobs that nobody has waited for.
     mare__object_gains(&job->job.object, size);
     mare__handle_push_new(L, job);
     return job;
@@ -105,7 +105,7 @@ static int job_done(lua_State *L, int status, lua_KContext finish)
     int results = err ? 0 : push_outcome(L, job, finish);
     if (err)
         results = mare__lua_fail_job(L, &job->job, err);
-    // What it has read, or opens now or later, must not wait for the collector.
+    // What it has read, or opens now or later, must not stay until the collector comes.
     mare__handle_forget(L, ref);
     return results;
 }
@@ -250,10 +250,12 @@ static int path_find(lua_State *L)
 static int path_near(lua_State *L)
 {
     const char *path = mare__lua_name(L, 1);
-    struct mare__file_job *job = mare__lua_push_job(L, mare__act_near, path, NULL);
-    if (mare__act_near(job) < 0 || say_file(L, job) != 1)
+    struct mare__file_info info;
+    struct mare__descriptor *opened =
+        mare__descriptor_near(mare__self(L)->shared.runtime, path, &info);
+    if (!opened || mare__lua_push_opened(L, opened, MARE__KIND_FILE, path) != 1)
         return 0;
-    lua_pushinteger(L, (lua_Integer)job->info.size);
+    lua_pushinteger(L, (lua_Integer)info.size);
     return 2;
 }
 
@@ -284,7 +286,7 @@ static int path_store(lua_State *L)
     return mare__lua_do_job(L, deadline, say_true);
 }
 
-// Of a path, a flag and a timeout.
+// Takes a path, a flag and a timeout.
 static int with_flag(lua_State *L, int (*act)(struct mare__file_job *job),
                      int (*finish)(lua_State *L, struct mare__file_job *job))
 {
@@ -294,7 +296,7 @@ static int with_flag(lua_State *L, int (*act)(struct mare__file_job *job),
     return mare__lua_do_job(L, deadline, finish);
 }
 
-// Of a path, permissions, a flag and a timeout.
+// Takes a path, permissions, a flag and a timeout.
 static int with_permissions(lua_State *L, int (*act)(struct mare__file_job *job),
                             unsigned otherwise)
 {

@@ -50,8 +50,8 @@ static bool flag_option(lua_State *L, const char *name)
     return set;
 }
 
-// How many entries the table at `index` says it has. A metamethod may say anything, so that it is
-// asked once, and what it says is not believed blindly.
+// How many entries the table at `index` says it has. A metamethod may say anything, and something
+// else the next time: so ask once, and check the number.
 static uint32_t checked_length(lua_State *L, int index, const char *name)
 {
     lua_Integer count = luaL_len(L, index);
@@ -230,13 +230,13 @@ static int node_update(lua_State *L)
     double rtt = luaL_checknumber(L, 4);
     lua_Integer known = peer_number(L, 2), peer = known ? known : node->peers + 1;
     if (!known)
-        name_peer(L, 2, peer); // first, for it may raise when memory is short
+        name_peer(L, 2, peer); // before the update: it may raise an error without memory
     mare_coord_status status =
         mare_coord_vivaldi_update(node->vivaldi, (uint64_t)peer, &there, rtt);
     if (!known && status == MARE_COORD_OK)
         node->peers = peer;
     else if (!known)
-        name_peer(L, 2, 0); // a name that came with nonsense is not kept
+        name_peer(L, 2, 0); // do not keep a name that came with a senseless place
     switch (status) {
     case MARE_COORD_OK:
         lua_pushboolean(L, 1);

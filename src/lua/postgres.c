@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// PostgreSQL in Lua: libpq's calls that do not block, one function each. Who waits, and for how
-// long, is decided by lua/mare/postgres.lua, which makes the module `mare.postgres` of this.
+// PostgreSQL in Lua: libpq's calls that do not block, one function each. lua/mare/postgres.lua
+// decides who waits, and for how long, and makes the module `mare.postgres` of this.
 #include "loop/postgres.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static struct mare__postgres *postgres_at(lua_State *L, int index)
     return postgres;
 }
 
-// Without the line ends and the blanks that libpq puts at the end.
+// Pushes the message without the blanks and line ends that libpq adds.
 static void push_message(lua_State *L, const char *message)
 {
     size_t size = strlen(message);
@@ -76,10 +76,19 @@ static int load(lua_State *L)
     return pushed > 1 ? pushed : mare__lua_wait_job(L, &job_at(L, -1)->job, deadline, job_done, 0);
 }
 
-// cancel(connection): begins to ask the server to stop what it does; see await.
+// cancel(connection): begins to ask the server to stop the query; see await.
 static int cancel(lua_State *L)
 {
     return push_job(L, postgres_at(L, 1));
+}
+
+// dropped(what cancel returned): whether it was given up before it began, so that the server was
+// not asked.
+static int dropped(lua_State *L)
+{
+    struct mare__postgres_job *job = job_at(L, 1);
+    lua_pushboolean(L, mare__job_is_over(&job->job) && job->cancel);
+    return 1;
 }
 
 // await(what cancel returned, timeout)
@@ -211,6 +220,7 @@ struct parameters {
 // Reads the table at `index` with so many values: strings, nil for NULL, {bytes} for bytea.
 static struct parameters read_parameters(lua_State *L, int index, int count)
 {
+    enum { LARGEST = 1 << 30 }; // PostgreSQL's own limit, and libpq counts in an int
     struct parameters p;
     size_t room = (size_t)count + 1;
     p.values = lua_newuserdatauv(L, room * (sizeof *p.values + sizeof(Oid) + 2 * sizeof(int)), 0);
@@ -223,6 +233,8 @@ static struct parameters read_parameters(lua_State *L, int index, int count)
         if (bytes)
             lua_rawgeti(L, -1, 1);
         p.values[i] = lua_tolstring(L, -1, &size); // it stays in the table
+        if (size > LARGEST)
+            luaL_error(L, "parameter %d is too large (1 GiB at most)", i + 1);
         p.types[i] = bytes ? BYTEA : 0;
         p.lengths[i] = (int)size;
         p.formats[i] = bytes;
@@ -241,14 +253,14 @@ static int sent(lua_State *L, const struct mare__postgres *postgres, int ok, boo
     return 1;
 }
 
-// send(connection, sql, values, count): one statement, whose rows come one by one; without a table
-// of values one or more, in the simple protocol.
+// send(connection, sql, values, count): one statement; without a table of values one or more, in
+// the simple protocol. Rows come one by one: otherwise libpq would keep all that the server sends.
 static int send(lua_State *L)
 {
     const struct mare__postgres *postgres = postgres_at(L, 1);
     const char *sql = luaL_checkstring(L, 2);
     if (lua_isnoneornil(L, 3))
-        return sent(L, postgres, postgres->lib->PQsendQuery(postgres->conn, sql), false);
+        return sent(L, postgres, postgres->lib->PQsendQuery(postgres->conn, sql), true);
     int count = (int)luaL_checkinteger(L, 4);
     struct parameters p = read_parameters(L, 3, count);
     int ok = postgres->lib->PQsendQueryParams(postgres->conn, sql, count, p.types, p.values,
@@ -344,12 +356,14 @@ static void push_value(lua_State *L, Oid type, const char *text, size_t size)
     }
 }
 
-// Adds the rows of a result to the list at `list`; returns their bytes.
+// Adds the rows of a result to the list at `list`; returns about how many bytes of memory they
+// take: those with nothing in them take some, too.
 static size_t add_rows(lua_State *L, const struct mare__postgres_library *lib, PGresult *result,
                        int list)
 {
-    size_t bytes = 0;
+    enum { ROW_BYTES = 64, FIELD_BYTES = 16 };
     int fields = lib->PQnfields(result), rows = lib->PQntuples(result);
+    size_t bytes = (size_t)rows * (ROW_BYTES + (size_t)fields * FIELD_BYTES);
     for (int row = 0; row < rows; row++) {
         lua_createtable(L, fields, fields);
         for (int i = 0; i < fields; i++) {
@@ -378,6 +392,9 @@ static int push_event(lua_State *L, const struct mare__postgres_library *lib, PG
     case PGRES_COPY_OUT:
         lua_pushliteral(L, "copyout");
         return 1;
+    case PGRES_COPY_BOTH: // of a replication: libpq would report it for ever
+        lua_pushliteral(L, "copyboth");
+        return 1;
     case PGRES_COMMAND_OK:
     case PGRES_TUPLES_OK:
     case PGRES_EMPTY_QUERY:
@@ -393,7 +410,7 @@ static int push_event(lua_State *L, const struct mare__postgres_library *lib, PG
     }
 }
 
-// A result is freed also when there is no memory for what is made of it.
+// Frees a result even if there is no memory for the values made of it.
 struct guarded {
     const struct mare__postgres *postgres;
     PGresult *result;
@@ -402,20 +419,21 @@ struct guarded {
 
 static int add_guarded(lua_State *L)
 {
-    struct guarded *guarded = lua_touserdata(L, 2);
+    struct guarded *guarded = mare__passed(L, 2);
     guarded->bytes = add_rows(L, guarded->postgres->lib, guarded->result, 1);
     return push_event(L, guarded->postgres->lib, guarded->result);
 }
 
 // take(connection, list, most): adds rows to the list, whose field `bytes` grows with them. Returns
 // "wait" (for more to read), "rows" (there are so many), "done" and how many rows a statement has
-// changed, "error", a message and a code, "copyin", "copyout", or "end".
+// changed, "error", a message and a code, "copyin", "copyout", "copyboth", or "end".
 static int take(lua_State *L)
 {
     const struct mare__postgres *postgres = postgres_at(L, 1);
     const struct mare__postgres_library *lib = postgres->lib;
     lua_Integer most = luaL_checkinteger(L, 3);
     struct guarded guarded = {.postgres = postgres};
+    struct mare__pass pass;
     lua_settop(L, 2);
     luaL_checkstack(L, 10, NULL);
     for (;;) {
@@ -431,8 +449,9 @@ static int take(lua_State *L)
         bool row = lib->PQresultStatus(guarded.result) == PGRES_SINGLE_TUPLE;
         lua_pushcfunction(L, add_guarded);
         lua_pushvalue(L, 2);
-        lua_pushlightuserdata(L, &guarded);
+        mare__pass_push(L, &pass, &guarded);
         int status = lua_pcall(L, 2, LUA_MULTRET, 0);
+        mare__pass_end(L, &pass);
         lib->PQclear(guarded.result);
         if (status != LUA_OK)
             return lua_error(L);
@@ -505,9 +524,9 @@ static int get(lua_State *L)
         lua_pushboolean(L, 0);
         return 1;
     }
-    lua_pushlstring(L, bytes, (size_t)size);
+    bool pushed = mare__lua_try_push(L, bytes, (size_t)size);
     postgres->lib->PQfreemem(bytes);
-    return 1;
+    return pushed ? 1 : lua_error(L);
 }
 
 int mare__lua_open_postgres(lua_State *L)
@@ -519,7 +538,7 @@ int mare__lua_open_postgres(lua_State *L)
         {"send", send},     {"prepare", prepare}, {"execute", execute},
         {"flush", flush},   {"consume", consume}, {"take", take},
         {"notice", notice}, {"put", put},         {"putend", put_end},
-        {"get", get},       {NULL, NULL}};
+        {"get", get},       {"dropped", dropped}, {NULL, NULL}};
     mare__lazy_table(L, private_functions);
     return 1;
 }

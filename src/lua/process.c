@@ -50,7 +50,7 @@ static void read_option(lua_State *L, const char *key, struct options *options)
             if (err)
                 luaL_error(L, "%s", mare_strerror(err));
             mare__handle_push_new(L, options->of_all.monitor);
-            lua_setfield(L, 1, "monitor"); // where it is found again
+            lua_setfield(L, 1, "monitor"); // found there again below
         }
     } else {
         luaL_error(L, "bad argument #1 to 'spawn' (unknown option '%s')", key);
@@ -59,7 +59,7 @@ static void read_option(lua_State *L, const char *key, struct options *options)
 
 static void read_options(lua_State *L, struct options *options)
 {
-    lua_newtable(L); // a copy: the caller's may be used again
+    lua_newtable(L); // a copy: the program may use its table again
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
         lua_pushvalue(L, -2);
         lua_pushvalue(L, -2);
@@ -83,6 +83,24 @@ static bool names_file(const char *code, size_t length)
            !strchr(code, '\n');
 }
 
+// Whether it is one word, as the name of a file or a module would be.
+static bool is_word(const char *code, size_t length)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_./-";
+    return length > 0 && strspn(code, letters) == length;
+}
+
+// What else may be wrong with such a string, or "".
+static const char *hint_of(int status, const char *code, size_t length)
+{
+    if (status == LUA_ERRFILE)
+        return " (paths are relative to the working folder)";
+    if (is_word(code, length) && !names_file(code, length))
+        return " (a string is Lua code; the name of a file ends with .lua)";
+    return "";
+}
+
 // Replaces source, or the name of a file, by a function; a mistake in it is the caller's.
 static void compile_body(lua_State *L, int body)
 {
@@ -96,9 +114,8 @@ static void compile_body(lua_State *L, int body)
     if (status != LUA_OK) {
         luaL_where(L, 1);
         lua_insert(L, -2);
-        if (status == LUA_ERRFILE)
-            lua_pushliteral(L, " (paths are relative to the working folder)");
-        lua_concat(L, status == LUA_ERRFILE ? 3 : 2);
+        lua_pushstring(L, hint_of(status, code, length));
+        lua_concat(L, 3);
         lua_error(L);
     }
     lua_replace(L, body);
@@ -130,7 +147,7 @@ int mare__lua_spawn(lua_State *L)
     if (!process)
         return mare__lua_fail(L, MARE_NOMEM);
     int top = lua_gettop(L);
-    mare__handle_push_new(L, process); // so that an error cannot lose it
+    mare__handle_push_new(L, process); // now, so that an error cannot lose it
     mare__modules_inherit(L, process);
     mare_message *message = &process->sleep.wait.message;
     if (mare__marshal_body(L, body, top - body + 1, message, &leaving, NULL) != MARE_OK)
@@ -172,7 +189,7 @@ int mare__lua_push_end(lua_State *L, mare_process *process)
         lua_pushnil(L);
         top = lua_gettop(L);
         mare__unmarshal(L, process->result);
-        lua_settop(L, top + 2); // the error and the traceback; what is printed comes after them
+        lua_settop(L, top + 2); // keep the error and the traceback; what is printed comes above
         lua_pushstring(L, mare__err_word(MARE_DIED));
         lua_insert(L, -2);
         return 4;

@@ -41,7 +41,7 @@ static int push_end(lua_State *L, struct mare__routine *routine)
     return count + 2;
 }
 
-// Where it will be told that it has ended: made when first asked for. The routine is at `index`.
+// The channel that is told of the end; made by the first call. The routine is at `index`.
 static mare_err watch_end(lua_State *L, int index, struct mare__routine *routine)
 {
     mare_channel *ended;
@@ -159,7 +159,7 @@ static void push_metatable(lua_State *L)
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "__metatable");
     lua_setfield(L, -2, "__name");
-    lua_pushvalue(L, -1); // only now, whole: memory may run out on the way
+    lua_pushvalue(L, -1); // complete before it is set: memory may run out on the way
     lua_setfield(L, LUA_REGISTRYINDEX, metatable);
 }
 
@@ -187,8 +187,7 @@ int mare__lua_routine(lua_State *L)
     return 1;
 }
 
-// mare.go(f, ...)
-int mare__lua_go(lua_State *L)
+static int make_routine(lua_State *L, bool now)
 {
     int count = lua_gettop(L);
     luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -211,6 +210,26 @@ int mare__lua_go(lua_State *L)
     lua_xmove(L, thread, count);
     push_metatable(L);
     lua_setmetatable(L, -2);
-    mare__routine_start(L, routine, thread);
+    mare__routine_start(L, routine, thread, now);
+    return 1;
+}
+
+// mare.go(f, ...)
+int mare__lua_go(lua_State *L)
+{
+    return make_routine(L, true);
+}
+
+// _heir(f, ...): the same, but it does not start before it was appointed, and then inherits.
+int mare__lua_heir(lua_State *L)
+{
+    return make_routine(L, false);
+}
+
+// _appoint(heir | nil): it starts, once, when the routine that calls next waits, yields or ends;
+// with nil, none does. False: it has started before.
+int mare__lua_appoint(lua_State *L)
+{
+    lua_pushboolean(L, mare__routine_appoint(L, lua_isnil(L, 1) ? NULL : check_routine(L, 1)));
     return 1;
 }

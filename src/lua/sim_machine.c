@@ -130,7 +130,9 @@ static int member_cancel(lua_State *L)
 static int member_grant(lua_State *L)
 {
     struct mare__lua_sim *sim = step_of(L);
-    luaL_argcheck(L, sim->machine->waiting, 1, "this member is not waiting");
+    if (!sim->machine->waiting)
+        return luaL_error(L, "grant: this member is not waiting (it may have given up since: look "
+                             "at self.waiting)");
     mare__grant(sim->machine, sim->effects, (uint64_t)luaL_optinteger(L, 2, 0));
     return 0;
 }

@@ -148,10 +148,10 @@ void mare__lua_sim_check_names(lua_State *L)
     static const char *const fields[] = {
         "about",     "abandon_ppm", "algorithm", "capacity", "detect_us", "detector", "draw",
         "drift_ppm", "duration_us", "entrants",  "expect",   "faults",    "from_us",  "hold_us",
-        "json",      "linked",      "members",   "n",        "names",     "network",  "notes",
-        "params",    "profile",     "report",    "requests", "rounds",    "route",    "see",
-        "seed",      "settle_us",   "shiviz",    "shrink",   "text",      "think_us", "title",
-        "to_us",     "trace",       "vary",      NULL};
+        "json",      "linked",      "map",       "members",  "n",         "names",    "network",
+        "notes",     "params",      "profile",   "report",   "requests",  "rounds",   "route",
+        "see",       "seed",        "settle_us", "shiviz",   "shrink",    "text",     "think_us",
+        "title",     "to_us",       "trace",     "vary",     NULL};
     luaL_checkstack(L, 10, "checks");
     mare__lua_sim_check_fields(L, SIM_SPEC, "a scenario", fields);
 }

@@ -298,8 +298,10 @@ static int close_database(lua_State *L)
 static int forget(lua_State *L)
 {
     struct mare__reference *ref = mare__handle_of(L, 1, MARE__KIND_REQUEST);
-    if (ref && ref->object)
+    if (ref && ref->object) {
+        mare__sqlite_discard((struct mare__sqlite_job *)ref->object);
         mare__handle_forget(L, ref);
+    }
     return 0;
 }
 

@@ -79,7 +79,7 @@ static bool is_drained(lua_State *L, const struct mare__stream *stream)
     return deadline == MARE_FOREVER || deadline > mare__now(stream->runtime);
 }
 
-static int read_now(lua_State *L, struct mare__stream *stream, bool again)
+static int read_now(lua_State *L, struct mare__stream *stream, bool again, lua_KContext for_loop)
 {
     size_t number;
     char kind = mare__lua_kind_of_read(L, WHAT, &number), bytes[MARE__STREAM_ROOM];
@@ -104,8 +104,8 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
         again = true;
         if (got == -EAGAIN) {
             lua_settop(L, DEADLINE);
-            int waited =
-                mare__lua_wait_first(L, stream, MARE__TO_READ, DEADLINE, TIMEOUT, read_more, 0);
+            int waited = mare__lua_wait_first(L, stream, MARE__TO_READ, DEADLINE, TIMEOUT,
+                                              read_more, for_loop);
             if (waited != MARE__WAITED)
                 return waited;
             continue;
@@ -121,22 +121,55 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again)
     }
 }
 
-static int read_more(lua_State *L, int status, lua_KContext context)
+static int read_more(lua_State *L, int status, lua_KContext for_loop)
 {
-    (void)status, (void)context;
+    (void)status;
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
     mare_err err = mare__lua_outcome(L, stream);
-    return err ? mare__lua_fail_stream(L, err) : read_now(L, stream, true);
+    int results = err ? mare__lua_fail_stream(L, err) : read_now(L, stream, true, for_loop);
+    return for_loop ? mare__lua_step(L, results) : results;
 }
 
-// s:read([what [, timeout]])
-int mare__lua_stream_read(lua_State *L)
+static int read_begin(lua_State *L, lua_KContext for_loop)
 {
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
     lua_settop(L, TIMEOUT);
-    return read_now(L, stream, false);
+    return read_now(L, stream, false, for_loop);
+}
+
+// s:read([what [, timeout]])
+int mare__lua_stream_read(lua_State *L)
+{
+    return read_begin(L, 0);
+}
+
+static int next_line(lua_State *L, const char *what)
+{
+    lua_settop(L, STREAM);
+    lua_pushstring(L, what);
+    return mare__lua_step(L, read_begin(L, 1));
+}
+
+static int next_l(lua_State *L)
+{
+    return next_line(L, "l");
+}
+
+static int next_L(lua_State *L)
+{
+    return next_line(L, "L");
+}
+
+// s:lines([what])
+int mare__lua_stream_lines(lua_State *L)
+{
+    static const char *const whats[] = {"l", "L", NULL};
+    mare__lua_stream(L, STREAM);
+    mare__function_push(L, luaL_checkoption(L, WHAT, "l", whats) == 0 ? next_l : next_L);
+    lua_pushvalue(L, STREAM);
+    return 2;
 }
 
 // ---- Writing ------------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ static int time_heard(lua_State *L)
     bool whole =
         length <= UINT16_MAX && mare_rbs_decode((const uint8_t *)bytes, (uint32_t)length, &packet);
     if (!whole || packet.when_ns <= -LOCAL_MOST || packet.when_ns >= LOCAL_MOST)
-        return mare__time_fail(L, MARE_BADMSG, "that is no reference broadcast");
+        return mare__time_fail(L, MARE_BADMSG, "that is not a reference broadcast");
     lua_createtable(L, 0, 5);
     mare__time_set_integer(L, "series", packet.series);
     mare__time_set_integer(L, "number", packet.number);

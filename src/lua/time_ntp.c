@@ -439,7 +439,7 @@ static int time_decode(lua_State *L)
     const uint8_t *bytes;
     mare_ntp_packet packet;
     if (!decode(L, 1, &bytes, &packet))
-        return mare__time_fail(L, MARE_BADMSG, "that is no NTP packet");
+        return mare__time_fail(L, MARE_BADMSG, "that is not an NTP packet");
     lua_createtable(L, 0, 14);
     mare__time_set_integer(L, "leap", packet.leap);
     mare__time_set_integer(L, "version", packet.version);

@@ -248,6 +248,7 @@ int mare__lua_stream_tls(lua_State *L)
     lua_setfield(L, -2, "stapled");
     if (facts.has_peer) {
         mare__lua_push_peer(L, &facts);
+        set_text(L, "certificate", facts.certificate);
         lua_setfield(L, -2, "peer");
     }
     return 1;

@@ -113,7 +113,7 @@ static int next_now(lua_State *L, struct mare__watch *watch)
             return push_event(L, &told);
         }
         if (got == -ENODATA) {
-            lua_pushfstring(L, "%s: what was watched is gone", watch->path);
+            lua_pushfstring(L, "%s: the watched file or folder is gone", watch->path);
             return mare__lua_fail_with(L, MARE_CLOSED);
         }
         if (got < 0)

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
-// WebSocket in Lua: a reader of frames that is fed with bytes, and handshakes and frames as
-// strings. What waits is a stream, so all of this is without one: lua/mare/websocket.lua has both.
+// WebSocket in Lua: handshakes and frames as strings, and what is written at once. The reader of
+// frames is in websocket_read.c; lua/mare/websocket.lua puts both together.
 #include <errno.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "lua/net.h"
+#include "lua/websocket.h"
 #include "wire/websocket.h"
-#include "wire/zip.h"
-
-static const char metatable[] = "mare.websocket.reader";
 
 // ---- Arguments ----------------------------------------------------------------------------------
 
@@ -32,201 +29,14 @@ static struct mare__span span_of_field(lua_State *L, int table, const char *name
 
 static int push_written(lua_State *L, struct mare__bytes *out, mare_err err)
 {
-    if (!err)
-        lua_pushlstring(L, out->at, out->size);
+    if (!err) {
+        mare__lua_push_bytes(L, out);
+        return 1;
+    }
     mare__bytes_fini(out);
     if (err == MARE_INVALID)
         return luaL_error(L, "a target, a code or a reason that may not be sent as it is");
-    return err ? mare__lua_fail(L, err) : 1;
-}
-
-// ---- Reading ------------------------------------------------------------------------------------
-
-// Frames are unmasked where they lie, so what is fed is copied. It is kept until all is read. What
-// is needed to undo a compressed message is there only while there is one: no message knows of
-// another (RFC 7692, no_context_takeover), so who is idle has no window.
-struct reader {
-    struct mare__ws_reader frames;
-    struct mare__bytes bytes;
-    size_t used;
-    struct mare__zip *zip;
-    struct mare__bytes plain; // what was undone of the part at hand
-    uint64_t limit, undone;   // bytes of a message, and so many have come out of this one
-    struct mare__utf8 utf8;
-};
-
-static struct reader *check(lua_State *L)
-{
-    return luaL_checkudata(L, 1, metatable);
-}
-
-static int push_event(lua_State *L, const struct mare__ws_reader *frames, enum mare__ws_event event)
-{
-    static const char *const names[] = {
-        [MARE__WS_DATA] = "data",   [MARE__WS_PING] = "ping",   [MARE__WS_PONG] = "pong",
-        [MARE__WS_CLOSE] = "close", [MARE__WS_ERROR] = "error",
-    };
-    lua_pushstring(L, names[event]);
-    if (event == MARE__WS_ERROR)
-        lua_pushstring(L, frames->reason);
-    else
-        lua_pushlstring(L, frames->data.at, frames->data.size);
-    switch (event) {
-    case MARE__WS_DATA:
-        lua_pushstring(L, frames->text ? "text" : "binary");
-        lua_pushboolean(L, frames->last);
-        return 4;
-    case MARE__WS_CLOSE:
-    case MARE__WS_ERROR:
-        lua_pushinteger(L, frames->code);
-        return 3;
-    default:
-        return 2;
-    }
-}
-
-// ---- Compressed messages ------------------------------------------------------------------------
-
-static enum mare__ws_event fail(struct mare__ws_reader *frames, uint16_t code, const char *reason)
-{
-    frames->code = code;
-    frames->reason = reason;
-    return MARE__WS_ERROR;
-}
-
-static void end_message(struct reader *reader)
-{
-    mare__zip_destroy(reader->zip);
-    reader->zip = NULL;
-    mare__bytes_fini(&reader->plain);
-}
-
-// Undoes some bytes of a message. What a sender leaves out at its end comes from here (RFC 7692
-// section 7.2.2), unless its last block said that it was the last.
-static mare_err undo(struct reader *reader, struct mare__span data, bool last)
-{
-    static const char left_out[] = {0, 0, (char)0xff, (char)0xff};
-    size_t room = (size_t)(reader->limit - reader->undone);
-    mare_err err =
-        mare__zip_write(reader->zip, data.at, data.size, MARE__ZIP_MORE, room, &reader->plain);
-    if (err || !last || mare__zip_ended(reader->zip))
-        return err;
-    return mare__zip_write(reader->zip, left_out, sizeof left_out, MARE__ZIP_MORE,
-                           room - reader->plain.size, &reader->plain);
-}
-
-// A part of a compressed message has come: it is undone. MORE: nothing came out of it.
-static enum mare__ws_event read_compressed(lua_State *L, struct reader *reader)
-{
-    struct mare__ws_reader *frames = &reader->frames;
-    if (!reader->zip) {
-        reader->zip = mare__zip_inflater(MARE__ZIP_RAW, 15);
-        reader->undone = 0;
-        reader->utf8 = (struct mare__utf8){0};
-        if (!reader->zip)
-            luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
-    }
-    reader->plain.size = 0;
-    mare_err err = undo(reader, frames->data, frames->last);
-    if (err == MARE_NOMEM)
-        luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
-    if (err)
-        return err == MARE_TOOBIG ? fail(frames, 1009, "the message is too large")
-                                  : fail(frames, 1007, "a compressed message that is broken");
-    reader->undone += reader->plain.size;
-    if (frames->text && (!mare__utf8_check(&reader->utf8, reader->plain.at, reader->plain.size) ||
-                         (frames->last && !mare__utf8_complete(&reader->utf8))))
-        return fail(frames, 1007, "a text that is not UTF-8");
-    frames->data =
-        (struct mare__span){reader->plain.at ? reader->plain.at : "", reader->plain.size};
-    return reader->plain.size > 0 || frames->last ? MARE__WS_DATA : MARE__WS_MORE;
-}
-
-// The next event; nothing: all bytes are used up.
-static enum mare__ws_event next_event(lua_State *L, struct reader *reader)
-{
-    for (;;) {
-        size_t used = 0;
-        char *at = reader->bytes.at ? reader->bytes.at + reader->used : NULL;
-        enum mare__ws_event event =
-            mare__ws_read(&reader->frames, at, reader->bytes.size - reader->used, &used);
-        reader->used += used;
-        if (event != MARE__WS_DATA || !reader->frames.compressed)
-            return event;
-        event = read_compressed(L, reader);
-        if (event != MARE__WS_MORE)
-            return event;
-    }
-}
-
-// reader:next([bytes]): the next thing that was read, `bytes` added to what is there: "data", a
-// part of a message, "text" or "binary", whether it is the last; "ping" or "pong", its data;
-// "close", reason, code; "error", reason, code to close with; nil: more bytes are needed.
-static int reader_next(lua_State *L)
-{
-    struct reader *reader = check(L);
-    struct mare__span more = optional_span(L, 2);
-    if (more.size && mare__bytes_add(&reader->bytes, more.at, more.size) != MARE_OK)
-        return luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
-    enum mare__ws_event event = next_event(L, reader);
-    if (event != MARE__WS_MORE) {
-        int results = push_event(L, &reader->frames, event);
-        if (reader->zip &&
-            (event == MARE__WS_ERROR || (event == MARE__WS_DATA && reader->frames.last)))
-            end_message(reader);
-        return results;
-    }
-    reader->used = 0; // an idle connection keeps no memory
-    mare__bytes_fini(&reader->bytes);
-    return 0;
-}
-
-// reader:pending(): whether there are bytes that nobody has asked for.
-static int reader_pending(lua_State *L)
-{
-    const struct reader *reader = check(L);
-    lua_pushboolean(L, reader->used < reader->bytes.size);
-    return 1;
-}
-
-static int reader_gc(lua_State *L)
-{
-    struct reader *reader = check(L);
-    mare__bytes_fini(&reader->bytes);
-    end_message(reader);
-    return 0;
-}
-
-// reader:compresses(): messages may be compressed from now on.
-static int reader_compresses(lua_State *L)
-{
-    check(L)->frames.may_compress = true;
-    return 0;
-}
-
-// reader("server" | "client", limit): of the bytes of a message.
-static int new_reader(lua_State *L)
-{
-    static const char *const roles[] = {"server", "client", NULL};
-    static const luaL_Reg private_methods[] = {{"next", reader_next},
-                                               {"pending", reader_pending},
-                                               {"compresses", reader_compresses},
-                                               {NULL, NULL}};
-    int role = luaL_checkoption(L, 1, NULL, roles);
-    lua_Integer limit = luaL_checkinteger(L, 2);
-    luaL_argcheck(L, limit > 0, 2, "a limit is positive");
-    struct reader *reader = lua_newuserdatauv(L, sizeof *reader, 0);
-    memset(reader, 0, sizeof *reader);
-    mare__ws_reader_init(&reader->frames, role == 0 ? MARE__WS_SERVER : MARE__WS_CLIENT);
-    reader->frames.frame_limit = reader->frames.message_limit = reader->limit = (uint64_t)limit;
-    if (luaL_newmetatable(L, metatable)) {
-        luaL_newlib(L, private_methods);
-        lua_setfield(L, -2, "__index");
-        lua_pushcfunction(L, reader_gc);
-        lua_setfield(L, -2, "__gc");
-    }
-    lua_setmetatable(L, -2);
-    return 1;
+    return mare__lua_fail(L, err);
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
@@ -273,47 +83,98 @@ static int put_frame(lua_State *L)
 }
 
 // Writes as much as can be without waiting: how many bytes are left, or what is wrong.
-static ssize_t write_some(struct mare__stream *stream, const struct mare__bytes *bytes)
+static ssize_t write_some(struct mare__stream *stream, struct iovec *pieces, int count)
 {
-    size_t gone = 0;
-    while (gone < bytes->size) {
-        struct iovec piece = {bytes->at + gone, bytes->size - gone};
-        ssize_t sent = mare__stream_write(stream, &piece, 1);
+    size_t left = 0;
+    for (int i = 0; i < count; i++)
+        left += pieces[i].iov_len;
+    while (left > 0) {
+        ssize_t sent = mare__stream_write(stream, pieces, count);
         if (sent == -EAGAIN)
             break;
         if (sent < 0)
             return sent;
-        gone += (size_t)sent;
+        left -= (size_t)sent;
+        for (int i = 0; i < count && sent > 0; i++) {
+            size_t part = (size_t)sent < pieces[i].iov_len ? (size_t)sent : pieces[i].iov_len;
+            pieces[i].iov_base = (char *)pieces[i].iov_base + part;
+            pieces[i].iov_len -= part;
+            sent -= (ssize_t)part;
+        }
     }
-    return (ssize_t)(bytes->size - gone);
+    return (ssize_t)left;
 }
 
-// send(stream, kind, data, masked): writes a message in one frame without waiting. True; or what is
-// left of the frame, perhaps "", and then the stream is to be flushed; or nil, message, code.
+// What is left of a frame, from pieces that its argument points to.
+static int push_left(lua_State *L)
+{
+    const struct iovec *pieces = mare__passed(L, 1);
+    luaL_Buffer rest;
+    luaL_buffinit(L, &rest);
+    for (int i = 0; i < 2; i++)
+        luaL_addlstring(&rest, pieces[i].iov_base, pieces[i].iov_len);
+    luaL_pushresult(&rest);
+    return 1;
+}
+
+// The results of a write of which so much is left, of pieces that may lie in `out`. Without memory
+// for the rest nothing may follow what was written, or the peer would take it for the rest: then
+// the stream ends.
+static int tell_left(lua_State *L, struct mare__stream *stream, ssize_t left,
+                     struct iovec pieces[2], struct mare__bytes *out)
+{
+    bool whole = left == 0 && mare__stream_flush(stream) == 0, told = true;
+    if (whole) {
+        lua_pushboolean(L, 1);
+    } else if (left >= 0) {
+        struct mare__pass pass;
+        lua_pushcfunction(L, push_left);
+        mare__pass_push(L, &pass, pieces);
+        told = lua_pcall(L, 1, 1, 0) == LUA_OK;
+        mare__pass_end(L, &pass);
+    }
+    mare__bytes_fini(out);
+    if (left < 0)
+        return mare__lua_fail_io(L, stream, (int)-left);
+    if (told)
+        return 1;
+    mare__stream_close(stream);
+    return mare__lua_fail(L, MARE_NOMEM);
+}
+
+// send(stream, text, data, masked): writes a message in one frame without waiting. True; or what is
+// left of the frame, perhaps "", and then the stream is to be flushed; or nil, message, code. A
+// server's is not masked, and so need not be copied; a short one is, for one piece is sent faster
+// than two.
 static int send_frame(lua_State *L)
 {
+    enum { SHORT = 1024 };
     struct mare__stream *stream = mare__lua_stream(L, 1);
-    struct mare__bytes out = {0};
-    uint8_t mask[4];
-    unsigned opcode = get_opcode(L, 2);
+    enum mare__ws_opcode opcode = lua_toboolean(L, 2) ? MARE__WS_OP_TEXT : MARE__WS_OP_BINARY;
     size_t size;
     const char *data = luaL_checklstring(L, 3, &size);
-    const uint8_t *masked = make_mask(L, lua_toboolean(L, 4), mask);
     if (mare__stream_closed(stream))
         return mare__lua_fail_stream(L, MARE_CLOSED);
-    mare_err err = mare__ws_put_frame(&out, opcode, true, data, size, masked);
+    uint8_t header[MARE__WS_HEADER_MOST + SHORT], mask[4];
+    struct iovec pieces[2] = {{header, 0}, {(char *)data, size}};
+    struct mare__bytes out = {0};
+    if (!lua_toboolean(L, 4)) {
+        size_t head = pieces[0].iov_len = mare__ws_header(header, opcode, size);
+        int count = 2;
+        if (size <= SHORT) {
+            memcpy(header + head, data, size);
+            pieces[0].iov_len += size;
+            pieces[1].iov_len = 0;
+            count = 1;
+        }
+        return tell_left(L, stream, write_some(stream, pieces, count), pieces, &out);
+    }
+    mare_err err = mare__ws_put_frame(&out, opcode, true, data, size, make_mask(L, true, mask));
     if (err)
         return push_written(L, &out, err);
-    ssize_t left = write_some(stream, &out);
-    int flushed = left == 0 ? mare__stream_flush(stream) : -EAGAIN;
-    if (left < 0)
-        mare__lua_fail_io(L, stream, (int)-left);
-    else if (flushed == 0)
-        lua_pushboolean(L, 1);
-    else
-        lua_pushlstring(L, out.at + out.size - left, (size_t)left);
-    mare__bytes_fini(&out);
-    return left < 0 ? 3 : 1;
+    pieces[0] = (struct iovec){out.at, out.size};
+    pieces[1].iov_len = 0;
+    return tell_left(L, stream, write_some(stream, pieces, 1), pieces, &out);
 }
 
 // close(code, reason, masked): as a string.
@@ -353,8 +214,8 @@ static struct mare__http_head get_head(lua_State *L, int table)
     struct mare__http_field *fields = lua_newuserdatauv(L, (count + 1) * sizeof *fields, 0);
     for (lua_pushnil(L); lua_next(L, headers); lua_pop(L, 1)) {
         struct mare__http_field *field = &fields[head.count];
-        if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
-            continue;
+        if (head.count == count || lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
+            continue; // to make the block may have called a finalizer, which has added some
         field->name.at = lua_tolstring(L, -2, &field->name.size);
         field->value.at = lua_tolstring(L, -1, &field->value.size);
         head.count++;
@@ -481,7 +342,8 @@ static int tell(lua_State *L)
 
 int mare__lua_open_websocket(lua_State *L)
 {
-    static const luaL_Reg private_functions[] = {{"reader", new_reader},
+    static const luaL_Reg private_functions[] = {{"reader", mare__lua_ws_reader},
+                                                 {"receiver", mare__lua_ws_receiver},
                                                  {"frame", put_frame},
                                                  {"send", send_frame},
                                                  {"close", put_close},

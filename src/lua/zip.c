@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// zlib for the modules in Lua: objects that compress, or undo it, part after part. Their memory is
-// not Lua's, so who is done with one closes it.
+// zlib for the modules in Lua: objects that compress or decompress, part after part. Their memory
+// is not Lua's, so close an object when you are done with it.
 #include "wire/zip.h"
 #include "lua/binding.h"
 
@@ -21,9 +21,9 @@ static struct object *check(lua_State *L)
 static int fail(lua_State *L, mare_err err)
 {
     if (err == MARE_BADMSG)
-        lua_pushliteral(L, "what was compressed is broken");
+        lua_pushliteral(L, "the compressed data is broken");
     else if (err == MARE_TOOBIG)
-        lua_pushliteral(L, "what was compressed is too large");
+        lua_pushliteral(L, "the compressed data is too large");
     else
         return mare__lua_fail(L, err);
     return mare__lua_fail_with(L, err);

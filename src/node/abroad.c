@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Processes of one node, as the other sees them. A proxy is the shared half of a process alone: it
-// is told how the process ended, and passes on what is done to it.
+// Processes of one node, as the other node sees them. A proxy stands for a process of the peer. It
+// is the shared half of a process and runs no code: the peer tells it how the process ended, and it
+// passes kills and links on to the process's home node.
 #include "base/alloc.h"
 #include "node/inner.h"
 #include "sched/process.h"
@@ -11,16 +12,18 @@ enum { REASON = 255 }; // bytes of a reason that cross
 
 struct proxy {
     struct mare__port port;
-    uint64_t received;   // how often a reference came
-    atomic_bool gone;    // nobody refers to it any more
-    atomic_bool dropped; // and its hold was given back
-    atomic_bool tied;    // one of this node is linked to it
-    bool tie_told, ended, released;
+    uint64_t received;   // how many references to it came from the peer
+    atomic_bool gone;    // the program holds no reference to it any more
+    atomic_bool dropped; // and its own hold on the port was given back
+    bool tie_told;       // home knows that a process here is linked to it
+    bool ended, released;
+    mare_err how;                // how the process ended
+    struct mare__parcel *parcel; // holds what it returned until claims are answered; or NULL
     mare_message result;
     mare__lock lock;      // guards what follows
-    bool killing;         // somebody wants its end
+    bool killing;         // somebody here wants to kill it
     char *reason;         // or NULL
-    mare_process process; // what the program has
+    mare_process process; // what the program sees
 };
 
 static struct proxy *proxy_of(struct mare__port *port)
@@ -53,14 +56,12 @@ static bool proxy_kill(mare_process *process, const char *reason)
     return mare_process_alive(process) && mare__port_stir(&proxy->port);
 }
 
-static void proxy_tie(mare_process *process)
+static void proxy_tied(mare_process *process)
 {
-    struct proxy *proxy = of_process(process);
-    atomic_store(&proxy->tied, true);
-    mare__port_stir(&proxy->port);
+    mare__port_stir(&of_process(process)->port);
 }
 
-static const struct mare__abroad abroad = {proxy_kill, proxy_tie};
+static const struct mare__abroad abroad = {proxy_kill, proxy_tied};
 
 static void drop(struct proxy *proxy)
 {
@@ -71,45 +72,11 @@ static void drop(struct proxy *proxy)
 static void process_destroy(struct mare__object *object)
 {
     struct proxy *proxy = of_process((mare_process *)object);
-    mare__port_hold(&proxy->port); // once it is seen to be gone, the session may let go of it
+    mare__port_hold(&proxy->port); // the session may release the port as soon as it sees `gone`
     atomic_store(&proxy->gone, true);
     if (!mare__port_stir(&proxy->port))
         drop(proxy);
     mare__port_unhold(&proxy->port);
-}
-
-static void proxy_serve(struct mare__port *port)
-{
-    struct proxy *proxy = proxy_of(port);
-    struct mare__session *session = port->session;
-    mare__lock_acquire(&proxy->lock);
-    bool kills = proxy->killing && !proxy->ended;
-    char *reason = kills ? proxy->reason : NULL;
-    if (kills) {
-        proxy->killing = false;
-        proxy->reason = NULL;
-    }
-    mare__lock_release(&proxy->lock);
-    if (!proxy->ended && atomic_load(&proxy->tied) && !proxy->tie_told) {
-        proxy->tie_told = true;
-        mare__control_send(session,
-                           &(struct mare__control){.kind = MARE__CONTROL_TIE, .a = port->id});
-    }
-    if (kills)
-        mare__control_send(session,
-                           &(struct mare__control){.kind = MARE__CONTROL_KILL,
-                                                   .a = port->id,
-                                                   .text = mare__span_of(reason ? reason : "")});
-    mare__free(reason);
-    if (!atomic_load(&proxy->gone) || port->lent > 0 || proxy->released)
-        return;
-    proxy->released = true;
-    mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_RELEASE,
-                                                        .a = port->id * 2 + 1,
-                                                        .b = proxy->received});
-    session->proxies--;
-    mare__port_leave(port);
-    drop(proxy);
 }
 
 static void end(struct proxy *proxy, mare_err how)
@@ -121,11 +88,83 @@ static void end(struct proxy *proxy, mare_err how)
         mare__process_end(&proxy->process, how, &proxy->result);
 }
 
+// Tells those who wait for the process's end, with what the process returned.
+static void tell_end(struct proxy *proxy)
+{
+    mare__message_move(&proxy->result, &proxy->parcel->message);
+    mare__parcel_free(proxy->parcel);
+    proxy->parcel = NULL;
+    end(proxy, proxy->how);
+}
+
+static bool is_tied(struct proxy *proxy)
+{
+    mare__lock_acquire(&proxy->process.lock);
+    bool tied = mare__index_any(&proxy->process.ties) != NULL;
+    mare__lock_release(&proxy->process.lock);
+    return tied;
+}
+
+// Tells the process's home, if this changed, whether the process must end when this node is lost.
+static void tell_tie(struct proxy *proxy, bool tied)
+{
+    if (tied == proxy->tie_told || proxy->ended)
+        return;
+    proxy->tie_told = tied;
+    mare__control_send(
+        proxy->port.session,
+        &(struct mare__control){.kind = tied ? MARE__CONTROL_TIE : MARE__CONTROL_UNTIE,
+                                .a = proxy->port.id});
+}
+
+static void proxy_serve(struct mare__port *port)
+{
+    struct proxy *proxy = proxy_of(port);
+    struct mare__session *session = port->session;
+    if (proxy->parcel && mare__list_empty(&proxy->parcel->claims))
+        tell_end(proxy);
+    // A process here that is linked to it and dies badly kills it first, and undoes the link after
+    // that (mare__ties_tell). So read the ties before `killing`, and send the kill before the
+    // untie: then home may hear of the kill without the untie, but never of the untie without the
+    // kill.
+    bool tied = is_tied(proxy);
+    mare__lock_acquire(&proxy->lock);
+    bool kills = proxy->killing && !proxy->ended;
+    char *reason = kills ? proxy->reason : NULL;
+    if (kills) {
+        proxy->killing = false;
+        proxy->reason = NULL;
+    }
+    mare__lock_release(&proxy->lock);
+    if (kills)
+        mare__control_send(session,
+                           &(struct mare__control){.kind = MARE__CONTROL_KILL,
+                                                   .a = port->id,
+                                                   .text = mare__span_of(reason ? reason : "")});
+    mare__free(reason);
+    tell_tie(proxy, tied);
+    if (!atomic_load(&proxy->gone) || port->lent > 0 || proxy->released)
+        return;
+    proxy->released = true;
+    if (proxy->parcel)
+        mare__parcel_free(proxy->parcel);
+    proxy->parcel = NULL;
+    mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_RELEASE,
+                                                        .a = port->id * 2 + 1,
+                                                        .b = proxy->received});
+    session->proxies--;
+    mare__port_leave(port);
+    drop(proxy);
+}
+
 static void proxy_lost(struct mare__port *port)
 {
     struct proxy *proxy = proxy_of(port);
+    if (proxy->parcel)
+        tell_end(proxy);
     if (!proxy->ended)
-        mare_message_add_string(&proxy->result, mare_strerror(MARE_NONODE)); // or nothing
+        mare_message_add_string(&proxy->result, mare_strerror(MARE_NONODE)); // without memory: no
+                                                                             // reason
     end(proxy, MARE_NONODE);
     if (atomic_load(&proxy->gone))
         drop(proxy);
@@ -143,16 +182,21 @@ static void proxy_destroy(struct mare__port *port)
 void mare__far_ended(struct mare__port *port, const struct mare__control *control)
 {
     struct proxy *proxy = proxy_of(port);
-    if (proxy->ended)
+    if (proxy->ended || proxy->parcel)
         return;
-    mare_err how = (mare_err)control->b;
+    unsigned flag = (control->b & MARE__ENDED_INTRODUCED ? MARE__FLAG_INTRODUCED : 0) |
+                    (control->b & MARE__ENDED_TRACED ? MARE__FLAG_TRACED : 0);
+    mare_err how =
+        (mare_err)(control->b & ~(uint64_t)(MARE__ENDED_INTRODUCED | MARE__ENDED_TRACED));
     bool known = how == MARE_OK || how == MARE_DIED || how == MARE_KILLED || how == MARE_BADMSG ||
                  how == MARE_NONODE;
-    if (!known || mare__session_read(port->session, (const uint8_t *)control->body.at,
-                                     control->body.size, &proxy->result)) {
+    if (known)
+        proxy->parcel =
+            mare__parcel_read(port, flag, (const uint8_t *)control->body.at, control->body.size);
+    else
         mare__session_blame(port->session, "an end that is none");
+    if (!proxy->parcel)
         return;
-    }
     if (how == MARE_KILLED && control->text.size > 0) {
         char *reason = mare__alloc(control->text.size + 1);
         if (reason) {
@@ -161,7 +205,10 @@ void mare__far_ended(struct mare__port *port, const struct mare__control *contro
         }
         proxy->process.kill_reason = reason; // nobody reads it before the end
     }
-    end(proxy, how);
+    proxy->how = how;
+    mare__port_hold(port);
+    proxy_serve(port);
+    mare__port_unhold(port);
 }
 
 static const struct mare__port_ops proxy_ops = {proxy_serve, proxy_lost, proxy_destroy, NULL};
@@ -174,7 +221,7 @@ struct mare__object *mare__far_process(struct mare__session *session, uint64_t i
         proxy->received++;
         return &proxy->process.object;
     }
-    if (proxy) { // it is about to let go
+    if (proxy) { // the program let go of it; its release is under way
         mare__index_remove(&proxy->port.by_id);
         proxy->port.has_id = false;
     }
@@ -183,7 +230,7 @@ struct mare__object *mare__far_process(struct mare__session *session, uint64_t i
         return NULL;
     session->proxies++;
     mare__port_init(&proxy->port, &proxy_ops, session, id);
-    mare__port_hold(&proxy->port); // the process's
+    mare__port_hold(&proxy->port); // the process's hold
     mare__process_init(&proxy->process, session->task.runtime, process_destroy);
     proxy->process.abroad = &abroad;
     proxy->received = 1;
@@ -191,6 +238,11 @@ struct mare__object *mare__far_process(struct mare__session *session, uint64_t i
     proxy->port.has_id = true;
     mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_WATCH, .a = id});
     return &proxy->process.object;
+}
+
+struct mare__object *mare__far_process_face(struct mare__port *port)
+{
+    return &proxy_of(port)->process.object;
 }
 
 struct mare__port *mare__far_process_port(const mare_process *process)
@@ -205,7 +257,7 @@ struct export
     struct mare__port port;
     mare_process *process; // a reference
     uint64_t count;
-    struct mare__bell *end; // waits for it
+    struct mare__bell *end; // waits for the end of the process
     bool watched, told, tied;
 };
 
@@ -214,7 +266,7 @@ static struct export *export_of(struct mare__port *port)
     return MARE__ENTRY(port, struct export, port);
 }
 
-// Tells the peer how it ended.
+// Tells the peer how the process ended.
 static void tell(struct export *export)
 {
     struct mare__session *session = export->port.session;
@@ -229,29 +281,37 @@ static void tell(struct export *export)
     if (whole)
         parcel = mare__parcel_new(session, &result, MARE__FLAG_PLAIN);
     mare_err how = whole ? process->how : process->how == MARE_OK ? MARE_BADMSG : process->how;
-    if (!parcel) { // what it returned cannot cross
+    if (!parcel) { // the result cannot cross to the peer
         mare_message_add_string(&result, why ? why : "not enough memory");
         parcel = mare__parcel_new(session, &result, MARE__FLAG_PLAIN);
     }
     if (!parcel)
         return;
+    uint8_t number[MARE__TRACED_SIZE];
+    uint64_t event = mare__session_number(session, process->result);
     const mare_message *body = &parcel->message;
-    mare__control_send(
-        session, &(struct mare__control){
-                     .kind = MARE__CONTROL_ENDED,
-                     .a = export->port.id,
-                     .b = (uint64_t)how,
-                     .text = {process->kill_reason ? process->kill_reason : "",
-                              process->kill_reason ? strnlen(process->kill_reason, REASON) : 0},
-                     .body = {(const char *)mare__message_data(body), body->length}});
+    struct mare__control control = {
+        .kind = MARE__CONTROL_ENDED,
+        .a = export->port.id,
+        .b = (uint64_t)how,
+        .text = mare__span_of(process->kill_reason ? process->kill_reason : ""),
+        .body = {(const char *)mare__message_data(body), body->length}};
+    if (control.text.size > REASON)
+        control.text.size = REASON;
+    mare_message whole_body;
+    mare__message_init(&whole_body);
+    mare__put64(number, event);
+    if ((parcel->head || event) &&
+        mare__message_append(&whole_body, number, event ? sizeof number : 0) &&
+        (!parcel->head || mare__message_append(&whole_body, parcel->head, parcel->head_size)) &&
+        mare__message_append(&whole_body, mare__message_data(body), body->length)) {
+        control.b |= (parcel->head ? MARE__ENDED_INTRODUCED : 0) | (event ? MARE__ENDED_TRACED : 0);
+        control.body =
+            (struct mare__span){(const char *)mare__message_data(&whole_body), whole_body.length};
+    }
+    mare__control_send(session, &control);
+    mare__message_clear(&whole_body);
     mare__parcel_free(parcel);
-}
-
-static void export_serve(struct mare__port *port)
-{
-    struct export *export = export_of(port);
-    if (mare__bell_rang(export->end) && !export->told && !mare_process_alive(export->process))
-        tell(export);
 }
 
 static void export_lost(struct mare__port *port)
@@ -261,6 +321,24 @@ static void export_lost(struct mare__port *port)
     export->end = NULL;
     if (export->tied)
         mare__process_kill(export->process, "linked to a process whose node was lost");
+}
+
+static void give_up(struct export *export)
+{
+    export->port.session->exported--;
+    export_lost(&export->port);
+    mare__port_leave(&export->port);
+}
+
+static void export_serve(struct mare__port *port)
+{
+    struct export *export = export_of(port);
+    if (mare__bell_rang(export->end) && !export->told && !mare_process_alive(export->process))
+        tell(export);
+    // The peer released it while it was alive and tied. Such a peer does not untie it: let go of it
+    // now that it has ended.
+    if (export->count == 0 && port->has_id && !mare_process_alive(export->process))
+        give_up(export);
 }
 
 static void export_destroy(struct mare__port *port)
@@ -282,9 +360,10 @@ uint64_t mare__export_process(struct mare__session *session, mare_process *proce
 {
     struct export *export = find(session, process->id);
     if (!export) {
-        export = mare__alloc_zero(sizeof *export);
+        export = mare__export_room(session) ? mare__alloc_zero(sizeof *export) : NULL;
         if (!export)
             return 0;
+        session->exported++;
         mare__port_init(&export->port, &export_ops, session, process->id);
         export->process = mare_process_ref(process);
         mare__index_add(&session->exports, &export->port.by_id, process->id * 2 + 1);
@@ -300,7 +379,7 @@ struct mare__object *mare__export_process_find(struct mare__session *session, ui
     return export ? mare__ref(&export->process->object) : NULL;
 }
 
-// The export of a process, or the peer has broken a rule.
+// The export of a process. NULL: the peer named one that it was not given, and was blamed.
 static struct export *demand(struct mare__session *session, uint64_t id)
 {
     struct export *export = find(session, id);
@@ -315,7 +394,7 @@ void mare__export_watch(struct mare__session *session, uint64_t id)
     mare_channel *ended;
     if (!export)
         return;
-    export->told = false; // a new proxy, perhaps
+    export->told = false; // the peer may have made a new proxy, which has not heard
     mare_err err = mare__process_await(export->process, false, &ended);
     if (err == MARE_CLOSED) {
         tell(export);
@@ -338,11 +417,11 @@ void mare__export_kill(struct mare__session *session, uint64_t id, struct mare__
     mare__process_kill(export->process, size > 0 ? text : NULL);
 }
 
-void mare__export_tie(struct mare__session *session, uint64_t id)
+void mare__export_tie(struct mare__session *session, uint64_t id, bool tied)
 {
     struct export *export = demand(session, id);
     if (export)
-        export->tied = true;
+        export->tied = tied;
 }
 
 void mare__export_process_release(struct mare__session *session, uint64_t id, uint64_t count)
@@ -357,6 +436,5 @@ void mare__export_process_release(struct mare__session *session, uint64_t id, ui
     export->count -= count;
     if (export->count > 0 || (export->tied && mare_process_alive(export->process)))
         return;
-    export_lost(&export->port);
-    mare__port_leave(&export->port);
+    give_up(export);
 }

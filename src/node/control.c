@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What two sessions have to say to each other beside messages, in flow 0 of their link.
+// What two sessions tell each other besides messages, in flow 0 of their link.
 #include "base/alloc.h"
 #include "node/inner.h"
 
 enum { HEAD = 5 * MARE__PACK_MAX };
 
-// Writes all but the bytes of the last string.
+// Writes everything but the bytes of the last string.
 static size_t write_head(uint8_t *out, const struct mare__control *control)
 {
     uint8_t *at = out;
@@ -39,11 +39,13 @@ void mare__control_send(struct mare__session *session, const struct mare__contro
     session->controls_bytes += size + control->text.size + more + control->body.size;
     bool bounded = session->controls_bytes <= MARE__NODE_CONTROLS;
     struct mare__parcel *parcel = bounded ? mare__alloc_zero(sizeof *parcel) : NULL;
+    if (parcel)
+        mare__list_init(&parcel->claims);
     bool whole = parcel != NULL;
     for (unsigned i = 0; whole && i < 4; i++)
         whole = parts[i].size == 0 ||
                 mare__message_append(&parcel->message, parts[i].bytes, parts[i].size);
-    if (!whole) { // what is said must be heard, or the two sides would not agree any more
+    if (!whole) { // a lost order would leave the two sides in disagreement
         if (parcel)
             mare__parcel_free(parcel);
         mare__link_quit(session->link, MARE__LINK_CODE_NOMEM, mare__span_of("control"));
@@ -68,7 +70,7 @@ void mare__control_flush(struct mare__session *session)
     session->controls_end = &session->controls;
 }
 
-static bool read_number(const uint8_t **at, const uint8_t *end, uint64_t *number)
+bool mare__control_number(const uint8_t **at, const uint8_t *end, uint64_t *number)
 {
     struct mare__token token;
     if (!mare__unpack(at, end, &token) || token.kind != MARE__TOKEN_INTEGER || token.as.integer < 0)
@@ -77,7 +79,7 @@ static bool read_number(const uint8_t **at, const uint8_t *end, uint64_t *number
     return true;
 }
 
-static bool read_bytes(const uint8_t **at, const uint8_t *end, struct mare__span *bytes)
+bool mare__control_bytes(const uint8_t **at, const uint8_t *end, struct mare__span *bytes)
 {
     struct mare__token token;
     if (!mare__unpack(at, end, &token) || token.kind != MARE__TOKEN_STRING)
@@ -138,9 +140,10 @@ static void obey(struct mare__session *session, const struct mare__control *cont
         mare__export_kill(session, control->a, control->text);
         break;
     case MARE__CONTROL_TIE:
-        mare__export_tie(session, control->a);
+    case MARE__CONTROL_UNTIE:
+        mare__export_tie(session, control->a, control->kind == MARE__CONTROL_TIE);
         break;
-    default: // of a newer version, which knows that it may be skipped
+    default: // sent by a newer version, which knows that older ones skip it
         break;
     }
 }
@@ -151,9 +154,11 @@ void mare__control_read(struct mare__session *session, const uint8_t *bytes, siz
     const uint8_t *at = bytes, *end = bytes + size;
     struct mare__token token;
     bool read = mare__unpack(&at, end, &token) && token.kind == MARE__TOKEN_ARRAY &&
-                token.size == 5 && read_number(&at, end, &control.kind) &&
-                read_number(&at, end, &control.a) && read_number(&at, end, &control.b) &&
-                read_bytes(&at, end, &control.text) && read_bytes(&at, end, &control.body);
+                token.size == 5 && mare__control_number(&at, end, &control.kind) &&
+                mare__control_number(&at, end, &control.a) &&
+                mare__control_number(&at, end, &control.b) &&
+                mare__control_bytes(&at, end, &control.text) &&
+                mare__control_bytes(&at, end, &control.body);
     if (!read || at != end || control.a > UINT64_MAX / 8 || control.b > UINT64_MAX / 8)
         mare__session_blame(session, "a control message that is none");
     else

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Channels of this node that the peer may use: the home side of inner.h.
 //
-// What comes from the peer is put into the channel; while that is full, it waits here, and a bell
-// stands in line with the first. What the peer asks for is received from the channel, by a bell
-// while there is nothing, and sent to it. What was asked for, received, and not wanted any more
-// comes back, and is the next to be put into the channel.
+// From the peer: a message that comes is put into the channel. While the channel is full, messages
+// wait here, and a bell stands in the channel's line with the first one.
+//
+// To the peer: when the peer asks for a message, it is received from the channel and sent. While
+// the channel is empty, a bell waits for it. The peer returns a message that it asked for and no
+// longer wants. That message becomes the next one to be received from the channel.
 #include "base/alloc.h"
 #include "node/inner.h"
 
@@ -12,18 +14,19 @@ struct export
 {
     struct mare__port port;
     mare_channel *channel; // a reference
-    uint64_t count;        // how often the peer was given it, and has not released it
+    uint64_t count;        // references given to the peer and not released yet
     // From the peer.
-    struct mare__parcel *first, **end; // that wait to be put into it
+    struct mare__parcel *first, **end; // those that wait to be put into the channel
     struct mare__bell *sender;
-    uint64_t sending_flow; // of what the sender has
+    uint64_t sending_flow; // the flow of the message that the bell has
     uint32_t sending_size;
-    unsigned inlets; // flows in which it sends
-    bool shut;       // the channel is closed, and what comes is dropped
+    unsigned inlets; // how many flows the peer sends in
+    bool shut;       // the channel is closed: drop what comes
     // For the peer.
-    uint64_t tag; // of the proxy that asked last
+    uint64_t tag; // of the peer's proxy that asked last
     uint32_t wanted;
-    bool open; // its flow
+    uint64_t passed; // messages given to the peer and not returned
+    bool open;       // the flow to the peer is open
     struct mare__parcel *waiting;
     struct mare__bell *receiver;
 };
@@ -40,7 +43,7 @@ static void consumed(struct export *export, uint64_t flow, uint32_t size)
     mare__link_consumed(export->port.session->link, flow, 1, size);
 }
 
-// The channel is closed: the peer is told, whoever sent.
+// The channel is closed: tells the proxy of the peer that sent in this flow.
 static void shut(struct export *export, uint64_t flow)
 {
     export->shut = true;
@@ -61,7 +64,8 @@ static void drop_all(struct export *export)
     export->end = &export->first;
 }
 
-// Whether what came can be passed on, if the channel is itself another node's; else it is dropped.
+// If the channel is itself a proxy of another node's channel: whether the message can go on to that
+// node. A message that cannot is dropped.
 static bool passes_on(struct export *export, mare_message *message)
 {
     const char *why = NULL;
@@ -73,7 +77,48 @@ static bool passes_on(struct export *export, mare_message *message)
     return false;
 }
 
-// Puts what came into the channel, as far as there is room.
+static void drop_first(struct export *export)
+{
+    struct mare__parcel *parcel = export->first;
+    export->first = parcel->next;
+    if (!export->first)
+        export->end = &export->first;
+    mare__parcel_free(parcel);
+}
+
+// Whether the first waiting message was returned by the peer. It belongs to the channel already,
+// and needs no room there.
+static bool is_back(const struct export *export)
+{
+    return export->first && export->first->flag == MARE__FLAG_BACK && export->passed > 0 &&
+           !export->channel->far && mare__list_empty(&export->first->claims);
+}
+
+// The most bytes that may be under way to the channel, and the most that may have been returned.
+static uint64_t window_bytes(const struct export *export)
+{
+    return 2 * export->port.session->takes + 64;
+}
+
+// Puts a returned message back into the channel. False: too many bytes have been returned. Then it
+// waits for room like any other message.
+static bool take_back(struct export *export)
+{
+    mare_err err =
+        mare__chan_give_back(export->channel, &export->first->message, window_bytes(export));
+    if (err == MARE_FULL) {
+        export->first->flag = MARE__FLAG_PLAIN;
+        return false;
+    }
+    export->passed--;
+    consumed(export, export->first->flow, export->first->size);
+    if (err)
+        mare__session_blame(export->port.session, "no memory for a message");
+    drop_first(export);
+    return true;
+}
+
+// Puts waiting messages into the channel, as far as there is room.
 static void put(struct export *export)
 {
     if (mare__bell_rang(export->sender)) {
@@ -82,12 +127,16 @@ static void put(struct export *export)
         if (export->sender->result != MARE_OK)
             shut(export, export->sending_flow);
     }
+    while (is_back(export) && take_back(export))
+        continue;
     if (!mare__bell_rests(export->sender))
         return;
-    while (export->first && !export->shut) {
+    while (export->first && !export->shut && mare__list_empty(&export->first->claims)) {
         struct mare__parcel *parcel = export->first;
         mare_err err = MARE_OK;
-        if (parcel->flag == MARE__FLAG_CLOSE)
+        if (parcel->flag == MARE__FLAG_CLOSE && export->channel->box)
+            ; // do not close: other nodes use this box too
+        else if (parcel->flag == MARE__FLAG_CLOSE)
             mare_chan_close(export->channel);
         else if (passes_on(export, &parcel->message))
             err = mare__chan_send(export->channel, &parcel->message, NULL);
@@ -105,10 +154,7 @@ static void put(struct export *export)
             else if (err)
                 shut(export, parcel->flow);
         }
-        export->first = parcel->next;
-        if (!export->first)
-            export->end = &export->first;
-        mare__parcel_free(parcel);
+        drop_first(export);
         if (waits) {
             mare__bell_send(export->sender, export->channel);
             return;
@@ -118,37 +164,38 @@ static void put(struct export *export)
         drop_all(export);
 }
 
-void mare__export_take(struct mare__port *port, const struct mare__link_event *event)
+// Adds a message to those that wait: a returned one behind other returned ones, any other at the
+// end.
+static void add(struct export *export, struct mare__parcel *parcel)
 {
-    struct export *export = export_of(port);
-    struct mare__session *session = port->session;
-    struct mare__parcel *parcel = mare__alloc_zero(sizeof *parcel);
-    if (!parcel || event->size < 1 || event->data[0] > MARE__FLAG_CLOSE) {
-        mare__free(parcel);
-        mare__session_blame(session, "a message that is none");
-        return;
-    }
-    parcel->flow = event->flow;
-    parcel->size = (uint32_t)event->size;
-    parcel->flag = event->data[0];
-    if (mare__session_read(session, event->data + 1, event->size - 1, &parcel->message)) {
-        mare__parcel_free(parcel);
-        mare__session_blame(session, "a message that is none");
-        return;
-    }
-    if (parcel->flag == MARE__FLAG_BACK && export->first) {
-        parcel->next = export->first;
-        export->first = parcel;
-    } else {
-        *export->end = parcel;
+    struct mare__parcel **at = export->end;
+    if (parcel->flag == MARE__FLAG_BACK)
+        for (at = &export->first; *at && (*at)->flag == MARE__FLAG_BACK;)
+            at = &(*at)->next;
+    parcel->next = *at;
+    *at = parcel;
+    if (!parcel->next)
         export->end = &parcel->next;
-    }
     put(export);
+}
+
+void mare__export_take(struct mare__port *port, struct mare__link_event *event)
+{
+    struct mare__parcel *parcel = mare__parcel_take(port, event);
+    struct export *export = export_of(port);
+    if (!parcel)
+        return;
+    if (export->channel->box && !mare__message_head(&parcel->message, port->session->peer)) {
+        mare__session_blame(port->session, "no memory for a message");
+        mare__parcel_free(parcel);
+        return;
+    }
+    add(export, parcel);
 }
 
 // ---- For the peer -------------------------------------------------------------------------------
 
-// It was received, and nobody wants it any more.
+// The bell received a message that the peer does not want any more: puts it back into the channel.
 static void keep(struct export *export, mare_message *message)
 {
     struct mare__parcel *parcel = mare__alloc_zero(sizeof *parcel);
@@ -157,24 +204,24 @@ static void keep(struct export *export, mare_message *message)
         mare__session_blame(export->port.session, "no memory for a message");
         return;
     }
+    mare__list_init(&parcel->claims);
     mare__message_move(&parcel->message, message);
-    parcel->flow = UINT64_MAX; // it came in none, and that is let pass
-    parcel->next = export->first;
-    export->first = parcel;
-    if (!parcel->next)
-        export->end = &parcel->next;
-    put(export);
+    parcel->flag = MARE__FLAG_BACK;
+    export->passed++;
+    parcel->flow = UINT64_MAX; // no flow carried it; `consumed` ignores this number
+    add(export, parcel);
 }
 
-// Sends one to the peer. False: it cannot take more now.
+// Sends a message to the peer. False: the peer cannot take more now.
 static bool pass(struct export *export, mare_message *message, enum mare__flag flag)
 {
     export->wanted -= export->wanted > 0;
+    export->passed += flag == MARE__FLAG_PLAIN;
     return mare__session_send(export->port.session, 2 * export->tag + 1, message, flag,
                               &export->waiting) != MARE_FULL;
 }
 
-// Whether what was received here can leave this node; else it is dropped.
+// Whether a message that was received here can leave this node. If not, it is dropped.
 static bool can_leave(struct export *export, mare_message *message)
 {
     const char *why = NULL;
@@ -191,7 +238,7 @@ static void fetch(struct export *export)
     mare__message_init(&message);
     if (mare__bell_rang(export->receiver)) {
         if (export->receiver->result == MARE_OK && !can_leave(export, &export->receiver->message))
-            ; // the next one, perhaps
+            ; // dropped; the loop below may fetch the next one
         else if (export->receiver->result == MARE_OK && export->wanted > 0 && !export->waiting)
             pass(export, &export->receiver->message, MARE__FLAG_PLAIN);
         else if (export->receiver->result == MARE_OK)
@@ -209,7 +256,9 @@ static void fetch(struct export *export)
         return;
     }
     while (export->wanted > 0 && !export->port.session->leaving) {
-        mare_err err = mare__chan_receive(mare__chan_in(export->channel), &message, NULL);
+        mare_err err = export->channel->box
+                           ? MARE_CLOSED // the peer cannot receive from a box
+                           : mare__chan_receive(mare__chan_in(export->channel), &message, NULL);
         if (err == MARE_EMPTY) {
             if (!export->receiver)
                 export->receiver = mare__bell_new(&export->port);
@@ -236,17 +285,13 @@ static bool is_busy(const struct mare__bell *bell)
 static void lost(struct mare__port *port)
 {
     struct export *export = export_of(port);
-    // What has come, and found no room yet, was sent by somebody who may be gone: it stands in line
-    // by itself from now on. (If the peer has closed the channel after it, that is not done.)
+    // The bell may still hold a message that found no room, and the node that sent it may be gone.
+    // Post the message, so that it waits in the channel's line without a bell. (If the peer closed
+    // the channel after it, that close is not carried out.)
     if (export->sender && mare__task_withdraw(&export->sender->task))
         mare__node_deliver(export->channel, &export->sender->message);
-    while (export->first) {
-        struct mare__parcel *parcel = export->first;
-        export->first = parcel->next;
-        if (parcel->flag != MARE__FLAG_CLOSE)
-            mare__node_deliver(export->channel, &parcel->message);
-        mare__parcel_free(parcel);
-    }
+    mare__stranded_add(port->session, export->channel, export->first);
+    export->first = NULL;
     export->end = &export->first;
     mare__bell_end(export->sender);
     mare__bell_end(export->receiver);
@@ -263,10 +308,12 @@ static void serve(struct mare__port *port)
     struct export *export = export_of(port);
     put(export);
     fetch(export);
-    // What the peer has sent before it released the channel is still put into it.
+    // Messages that the peer sent before it released the channel are still put into it: wait for
+    // them.
     bool over = export->count == 0 && export->inlets == 0 && !export->first && !export->waiting &&
                 !is_busy(export->sender) && !is_busy(export->receiver);
     if (over && port->has_id) {
+        port->session->exported--;
         lost(port);
         mare__port_leave(port);
     }
@@ -287,13 +334,22 @@ static struct export *find(struct mare__session *session, uint64_t id)
     return entry ? export_of(MARE__ENTRY(entry, struct mare__port, by_id)) : NULL;
 }
 
+bool mare__export_room(struct mare__session *session)
+{
+    bool room = session->exported < MARE__NODE_EXPORTS;
+    if (!room)
+        mare__session_blame(session, "more references than it can have, and none released");
+    return room;
+}
+
 uint64_t mare__export_channel(struct mare__session *session, mare_channel *channel)
 {
     struct export *export = find(session, channel->id);
     if (!export) {
-        export = mare__alloc_zero(sizeof *export);
+        export = mare__export_room(session) ? mare__alloc_zero(sizeof *export) : NULL;
         if (!export)
             return 0;
+        session->exported++;
         mare__port_init(&export->port, &ops, session, channel->id);
         export->channel = mare_chan_ref(channel);
         export->end = &export->first;
@@ -319,14 +375,16 @@ void mare__export_opened(struct mare__port *port)
 void mare__export_attach(struct mare__session *session, uint64_t id, uint64_t tag)
 {
     struct export *export = find(session, id);
-    const struct mare__link_window window = {MARE__NODE_MESSAGES, 2 * session->takes + 64};
-    mare_err err = export ? mare__link_open(session->link, 2 * tag, window, false, &export->port)
-                          : MARE_INVALID;
+    mare_err err = MARE_INVALID;
+    if (export) {
+        const struct mare__link_window window = {MARE__NODE_MESSAGES, window_bytes(export)};
+        err = mare__link_open(session->link, 2 * tag, window, false, &export->port);
+    }
     if (!err && export->shut)
         shut(export, 2 * tag);
     if (!err && export->inlets < MARE__NODE_INLETS)
         export->inlets++;
-    else if (err != MARE_NONODE) // this node says goodbye, and takes no more
+    else if (err != MARE_NONODE) // not while this node says goodbye: then it takes no more
         mare__session_blame(session, "messages to a channel that it was not given");
 }
 
@@ -337,15 +395,21 @@ void mare__export_want(struct mare__session *session, uint64_t id, uint64_t tag)
         mare__session_blame(session, "a message wanted of a channel that it was not given");
         return;
     }
-    if (export->tag != tag) { // a new proxy in the place of one that has gone
+    bool answered = false;
+    if (export->tag != tag) { // the old proxy is gone, and the peer has made a new one
         if (export->port.has_tag)
             mare__index_remove(&export->port.by_tag);
+        answered = export->waiting != NULL; // the new proxy gets what was meant for the old one
+        if (answered)
+            mare__control_send(
+                session,
+                &(struct mare__control){.kind = MARE__CONTROL_UNWANTED, .a = export->tag, .b = 1});
         export->tag = tag;
         export->wanted = 0;
         mare__index_add(&session->wanters, &export->port.by_tag, tag);
         export->port.has_tag = true;
     }
-    export->wanted++;
+    export->wanted += !answered;
     fetch(export);
 }
 
@@ -353,7 +417,7 @@ void mare__export_unwant(struct mare__session *session, uint64_t id, uint64_t ta
 {
     struct export *export = find(session, id);
     if (!export || (export->tag == tag && export->wanted == 0))
-        return; // it is on its way
+        return; // the message is on its way
     if (export->tag == tag)
         export->wanted--;
     mare__control_send(session,
@@ -379,7 +443,7 @@ void mare__export_ended(struct mare__port *port, uint64_t flow)
     struct export *export = export_of(port);
     export->inlets--;
     for (struct mare__parcel *parcel = export->first; parcel; parcel = parcel->next)
-        if (parcel->flow == flow) // the number may be used again
+        if (parcel->flow == flow) // the number of this flow may be used again
             parcel->flow = UINT64_MAX;
     if (export->sending_flow == flow)
         export->sending_flow = UINT64_MAX;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Channels of the peer, as they are seen here: the proxy side of inner.h.
+// Channels of the peer, as this node sees them: the proxy side of inner.h.
 //
-// The face is what the program has: a channel of this runtime, which holds what was sent and has
-// not left yet. While there is nothing in it, the pump waits there. `in` is where receivers stand
-// in line: for as many as stand there, a message is asked for at home. What comes is given to one
-// of them, or, if nobody stands there any more, goes back.
+// The program has the face: a channel of this runtime that holds what was sent and has not left
+// yet. A bell, the pump, receives from the face, and waits there while the face is empty. Receivers
+// stand in line at `in`. For each of them, one message is requested from the channel's home. A
+// message that comes goes to the first receiver in line. If the line is empty by then, the message
+// is returned.
 #include "base/alloc.h"
 #include "node/inner.h"
 
@@ -12,22 +13,24 @@ struct far {
     struct mare__port port;
     struct mare__far far;
     uint64_t tag;
-    uint64_t received; // how often a reference came
+    uint64_t received; // how many references to it came from the peer
     struct mare__bell *pump;
-    struct mare__parcel *waiting; // what could not be sent yet
+    struct mare__parcel *waiting; // messages that could not be sent yet
     bool attached;                // home was asked to open the flow
-    bool open;                    // and has
-    bool taken;                   // `in` has its flow
-    uint32_t asked;               // messages that are to come
-    uint32_t unasked;             // of these, home was told that they are not wanted
-    atomic_bool gone;             // nobody refers to the face any more
-    atomic_bool dropped;          // and its hold was given back
+    bool open;                    // home has opened it
+    bool taken;                   // the flow of `in` is open
+    uint32_t asked;               // messages requested and not here yet
+    uint32_t unasked;             // of these, withdrawn: home was told that nobody wants them
+    struct mare__parcel *arrived; // messages that came and wait for answers to claims
+    atomic_bool narrow;           // large messages were sent: the face's limit is lower
+    atomic_bool gone;             // the program holds no reference to the face any more
+    atomic_bool dropped;          // and the face's holds were given back
     atomic_bool closing;          // the program has closed it
-    bool told;                    // and home was told so
-    bool pumped;                  // it is closed, and the pump has had all that was in it
-    bool ended;                   // there is nothing more to be done
+    bool told;                    // and home knows
+    bool pumped;                  // it is closed, and the pump has received all of it
+    bool ended;                   // nothing more will be done
     mare_channel *in;
-    mare_channel face; // the last, for its room
+    mare_channel face; // comes last: the room of its ring follows it
 };
 
 static struct far *far_of(struct mare__port *port)
@@ -57,8 +60,14 @@ static void far_close(struct mare__far *far)
 static mare_err far_check(const struct mare__far *far, const mare_message *message,
                           const char **why)
 {
-    return mare__node_check(message, MARE__ENTRY(far, struct far, far)->port.session->message_bytes,
-                            why);
+    struct far *channel = MARE__ENTRY((struct mare__far *)far, struct far, far);
+    mare_err err = mare__node_check(message, channel->port.session->message_bytes, why);
+    size_t fit = message->length > 0 ? MARE__NODE_FACE_BYTES / message->length : MARE__NODE_FACE;
+    if (!err && fit < MARE__NODE_FACE) {
+        mare__chan_limit(&channel->face, fit > 0 ? fit : 1);
+        atomic_store(&channel->narrow, true); // last, for `widen` undoes the above
+    }
+    return err;
 }
 
 static void far_hold(struct mare__far *far)
@@ -71,7 +80,7 @@ static void far_release(struct mare__far *far)
     mare__port_unhold(&MARE__ENTRY(far, struct far, far)->port);
 }
 
-// What the face holds, once: the far, and `in`.
+// Gives back what the face holds, the far and `in`; a second call does nothing.
 static void drop_face(struct far *far)
 {
     if (atomic_exchange(&far->dropped, true))
@@ -83,14 +92,15 @@ static void drop_face(struct far *far)
 static void face_destroy(struct mare__object *object)
 {
     struct far *far = of_face((mare_channel *)object);
-    mare__port_hold(&far->port); // once it is seen to be gone, the session may let go of it
+    mare__port_hold(&far->port); // the session may release the port as soon as it sees `gone`
     atomic_store(&far->gone, true);
     if (!mare__port_stir(&far->port))
         drop_face(far);
     mare__port_unhold(&far->port);
 }
 
-// Its memory is the far's: the face may have gone while somebody waits here.
+// The face may be destroyed while somebody still waits at `in`. So the memory of `in` belongs to
+// the far, and this gives back the hold of `in` on it.
 static void in_destroy(struct mare__object *object)
 {
     struct mare__far *far = ((mare_channel *)object)->far;
@@ -99,11 +109,46 @@ static void in_destroy(struct mare__object *object)
 
 // ---- On the session's task ----------------------------------------------------------------------
 
-// It has no more to do with the session. Those who wait are told why.
+// Adds a message that is returned: before those that were sent here, behind others that are
+// returned.
+static void add_back(struct far *far, struct mare__parcel *back)
+{
+    struct mare__parcel **at = &far->waiting;
+    while (*at && (*at)->flag == MARE__FLAG_BACK)
+        at = &(*at)->next;
+    back->next = *at;
+    *at = back;
+}
+
+// Gives the first message that came to the first receiver in line. If the line is empty, returns
+// it.
+static void hand_over(struct far *far)
+{
+    struct mare__session *session = far->port.session;
+    struct mare__parcel *parcel = far->arrived;
+    far->arrived = parcel->next;
+    if (!session->over)
+        mare__link_consumed(session->link, parcel->flow, 1, parcel->size);
+    far->asked -= far->asked > 0;
+    if (far->unasked > far->asked)
+        far->unasked = far->asked;
+    if (parcel->flag == MARE__FLAG_CLOSE) {
+        mare__chan_close_for(far->in, MARE_CLOSED);
+    } else if (mare__chan_send(far->in, &parcel->message, NULL) != MARE_OK && !session->over) {
+        struct mare__parcel *back = mare__parcel_new(session, &parcel->message, MARE__FLAG_BACK);
+        if (back)
+            add_back(far, back);
+    }
+    mare__parcel_free(parcel);
+}
+
+// Ends the part of the session in it. Those who wait are told why.
 static void finish(struct far *far, mare_err why)
 {
     if (far->ended)
         return;
+    while (far->arrived) // claims unanswered: their references lead through this node
+        hand_over(far);
     far->ended = true;
     mare__chan_close_for(&far->face, why);
     mare__chan_close_for(far->in, why);
@@ -132,12 +177,12 @@ static void destroy(struct mare__port *port)
     mare__free(far);
 }
 
-// Nobody refers to the face, and all that was sent has left.
+// Releases the channel: nobody refers to the face, and all that was sent has left.
 static void let_go(struct far *far)
 {
     struct mare__session *session = far->port.session;
     if (far->port.lent > 0 || far->asked > 0)
-        return; // it is stirred again, or served when what was asked for has come
+        return; // this runs again when a parcel arrives or a message comes
     if (far->open)
         mare__link_end(session->link, 2 * far->tag);
     if (far->taken)
@@ -151,7 +196,7 @@ static void let_go(struct far *far)
     drop_face(far);
 }
 
-// Home is to take messages.
+// Asks home to take messages.
 static void attach(struct far *far)
 {
     if (far->attached)
@@ -162,18 +207,25 @@ static void attach(struct far *far)
         &(struct mare__control){.kind = MARE__CONTROL_ATTACH, .a = far->port.id, .b = far->tag});
 }
 
-// Makes what the pump has received the last of those that wait.
+// Appends what the pump has received to the messages that wait.
 static void take_over(struct far *far)
 {
     if (!mare__bell_rang(far->pump))
         return;
-    far->pumped = far->pump->result != MARE_OK; // closed, and nothing more in it
+    far->pumped = far->pump->result != MARE_OK; // the face is closed and empty
     if (far->pumped)
         return;
     struct mare__parcel **last = &far->waiting;
     while (*last)
         last = &(*last)->next;
     *last = mare__parcel_new(far->port.session, &far->pump->message, MARE__FLAG_PLAIN);
+}
+
+// All large messages have left: the face takes as many messages as before.
+static void widen(struct far *far)
+{
+    if (atomic_exchange(&far->narrow, false) && !mare__chan_limit(&far->face, MARE__NODE_FACE))
+        atomic_store(&far->narrow, true); // try again when it is empty
 }
 
 // Sends what waits. Returns whether nothing is left.
@@ -187,7 +239,8 @@ static bool drain(struct far *far)
             err = mare__session_send_again(session, 2 * far->tag, &far->waiting);
         } else if (!far->open || !mare__bell_rests(far->pump) ||
                    mare__chan_receive(&far->face, &message, NULL)) {
-            return true; // empty, or closed and empty; or the pump waits there
+            widen(far);
+            return true; // the face is empty, or closed and empty, or the pump waits there
         } else {
             err = mare__session_send(session, 2 * far->tag, &message, MARE__FLAG_PLAIN,
                                      &far->waiting);
@@ -199,7 +252,7 @@ static bool drain(struct far *far)
     return false;
 }
 
-// Asks for as many messages as are waited for.
+// Requests one message for each receiver in line, and withdraws requests that are too many.
 static void ask(struct far *far)
 {
     struct mare__session *session = far->port.session;
@@ -220,7 +273,7 @@ static void ask(struct far *far)
         mare__control_send(session, &control);
 }
 
-// The program has closed it, and all that was sent has left: so does this.
+// The program has closed the channel, and all that was sent before has left: sends the close.
 static bool tell_closed(struct far *far)
 {
     mare_message none;
@@ -236,6 +289,8 @@ static void serve(struct mare__port *port)
     struct far *far = far_of(port);
     if (far->ended)
         return;
+    while (far->arrived && mare__list_empty(&far->arrived->claims))
+        hand_over(far);
     take_over(far);
     bool idle = drain(far);
     if (idle && far->pumped && atomic_load(&far->closing) && !far->told)
@@ -245,13 +300,13 @@ static void serve(struct mare__port *port)
         let_go(far);
         return;
     }
-    if (atomic_load(&far->gone)) // then the pump comes to an end, with what was sent before
+    if (atomic_load(&far->gone)) // makes the pump end, after what was sent before
         mare__chan_close_for(&far->face, MARE_CLOSED);
     if (idle && !far->pumped && mare__bell_rests(far->pump))
         mare__bell_receive(far->pump, &far->face);
 }
 
-// The same for one that nobody holds meanwhile.
+// Like serve, for a caller that has no hold on the port: serving may release it.
 static void serve_now(struct mare__port *port)
 {
     mare__port_hold(port);
@@ -265,35 +320,28 @@ void mare__far_opened(struct mare__port *port)
     serve_now(port);
 }
 
-// What was asked for has come. Nobody stands in line any more: it goes back.
-void mare__far_take(struct mare__port *port, const struct mare__link_event *event)
+// A requested message has come. If no receiver stands in line any more, it is returned.
+void mare__far_take(struct mare__port *port, struct mare__link_event *event)
 {
     struct far *far = far_of(port);
-    struct mare__session *session = port->session;
-    mare_message message;
-    mare__link_consumed(session->link, event->flow, 1, event->size);
-    if (event->size < 1 || far->ended)
-        return;
-    far->asked -= far->asked > 0;
-    if (far->unasked > far->asked)
-        far->unasked = far->asked;
-    if (event->data[0] == MARE__FLAG_CLOSE) {
-        mare__chan_close_for(far->in, MARE_CLOSED);
-        serve_now(port);
+    if (far->ended) {
+        mare__link_consumed(port->session->link, event->flow, 1, event->size);
         return;
     }
-    mare_err err = mare__session_read(session, event->data + 1, event->size - 1, &message);
-    if (err) {
-        mare__session_blame(session, "a message that is none");
+    // Count those that wait for claims: each takes room until it is handed over, and a peer could
+    // delay that for ever. Only as many may come as were requested.
+    struct mare__parcel **last = &far->arrived;
+    uint32_t arrived = 0;
+    for (; *last; last = &(*last)->next)
+        arrived++;
+    if (arrived >= far->asked) {
+        mare__session_blame(port->session, "a message that was not wanted");
         return;
     }
-    if (mare__chan_send(far->in, &message, NULL) != MARE_OK) {
-        struct mare__parcel *back = mare__parcel_new(session, &message, MARE__FLAG_BACK);
-        if (back) { // before what waits already
-            back->next = far->waiting;
-            far->waiting = back;
-        }
-    }
+    struct mare__parcel *parcel = mare__parcel_take(port, event);
+    if (!parcel)
+        return;
+    *last = parcel;
     serve_now(port);
 }
 
@@ -313,17 +361,17 @@ void mare__far_closed(struct mare__port *port)
         mare__chan_close_for(&far->face, MARE_CLOSED);
 }
 
-// Whether the pump has received something, and its task may not even have run.
+// Whether the pump has received a message, even if its task has not run since.
 static bool pump_holds(const struct mare__bell *pump)
 {
-    // Acquire: as in mare__bell_rang. While it is busy it waits, or its wait was ended and it is
-    // about to stir the port: then the session runs again.
+    // Acquire: as in mare__bell_rang. A busy pump is in one of two states: it waits, or its wait is
+    // over and it is about to stir the port, so that the session runs again.
     if (atomic_load_explicit(&pump->busy, memory_order_acquire))
         return atomic_load(&pump->task.wait.word) != MARE__WAIT_WAITING;
     return pump->rang;
 }
 
-// Whether something that was sent has not left yet.
+// Whether something that the program sent has not left yet.
 static bool is_busy(struct mare__port *port)
 {
     struct far *far = far_of(port);
@@ -361,10 +409,11 @@ static struct far *create(struct mare__session *session, uint64_t id)
     far->face.id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
     far->face.far = &far->far;
     mare__chan_init(in, runtime, 0, in_destroy);
+    in->event = (struct mare__event){.tells = MARE__TELLS_FAR};
     in->far = &far->far;
     far->in = in;
-    mare__port_hold(&far->port); // the face's
-    mare__port_hold(&far->port); // that of `in`, which the face holds
+    mare__port_hold(&far->port); // the face's hold
+    mare__port_hold(&far->port); // the hold of `in`; `in` itself is held by the face
     far->tag = ++session->last_tag;
     mare__index_add(&session->fars, &far->port.by_id, id * 2);
     mare__index_add(&session->tags, &far->port.by_tag, far->tag);
@@ -380,7 +429,7 @@ struct mare__object *mare__far_channel(struct mare__session *session, uint64_t i
         far->received++;
         return &far->face.object;
     }
-    if (far) { // it is about to let go, and will be released for itself
+    if (far) { // the program let go of it: it is released by itself, and a new one made
         mare__index_remove(&far->port.by_id);
         far->port.has_id = false;
     }
@@ -390,6 +439,11 @@ struct mare__object *mare__far_channel(struct mare__session *session, uint64_t i
     far->received = 1;
     mare__bell_receive(far->pump, &far->face);
     return &far->face.object;
+}
+
+struct mare__object *mare__far_channel_face(struct mare__port *port)
+{
+    return &far_of(port)->face.object;
 }
 
 struct mare__port *mare__far_channel_port(const mare_channel *channel)

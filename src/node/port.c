@@ -7,7 +7,7 @@ void mare__port_init(struct mare__port *port, const struct mare__port_ops *ops,
                      struct mare__session *session, uint64_t id)
 {
     port->ops = ops;
-    atomic_init(&port->holds, 1); // the session's
+    atomic_init(&port->holds, 1); // the session's hold
     port->session = session;
     mare__task_hold(&session->task);
     port->id = id;
@@ -17,7 +17,7 @@ void mare__port_init(struct mare__port *port, const struct mare__port_ops *ops,
 
 void mare__port_unhold(struct mare__port *port)
 {
-    // As mare__unref.
+    // Acquire and release: as in mare__unref.
     if (atomic_fetch_sub_explicit(&port->holds, 1, memory_order_acq_rel) != 1)
         return;
     struct mare__session *session = port->session;
@@ -78,7 +78,8 @@ void mare__node_deliver(mare_channel *channel, mare_message *message)
 static void destroy(struct mare__object *object)
 {
     struct mare__bell *bell = MARE__ENTRY(object, struct mare__bell, task.object);
-    if (bell->from && !mare__message_empty(&bell->message)) // nobody has come for it
+    if (bell->from && !mare__message_empty(&bell->message)) // the port is gone, and nobody took the
+                                                            // message
         mare__node_deliver(bell->from, &bell->message);
     mare__message_clear(&bell->message);
     mare__port_unhold(bell->port);
@@ -93,7 +94,8 @@ static bool run(struct mare__task *task)
     if (!mare__message_empty(&task->wait.message))
         mare__message_move(&bell->message, &task->wait.message);
     bell->rang = true;
-    // Release: the session sees what was written above. From here on it may start the task again.
+    // Release: pairs with the acquires in mare__bell_rang and mare__bell_rests, so that the session
+    // sees what was written above. From here on the session may start the task again.
     atomic_store_explicit(&bell->busy, false, memory_order_release);
     mare__port_stir(port);
     return false;
@@ -113,7 +115,8 @@ struct mare__bell *mare__bell_new(struct mare__port *port)
 
 void mare__bell_receive(struct mare__bell *bell, mare_channel *channel)
 {
-    atomic_store_explicit(&bell->busy, true, memory_order_relaxed); // the task's from the start on
+    atomic_store_explicit(&bell->busy, true, memory_order_relaxed); // not started yet: nobody else
+                                                                    // sees it
     bell->from = channel;
     mare__task_receive(&bell->task, channel, MARE_FOREVER);
     mare__task_start(&bell->task);
@@ -121,7 +124,7 @@ void mare__bell_receive(struct mare__bell *bell, mare_channel *channel)
 
 void mare__bell_send(struct mare__bell *bell, mare_channel *channel)
 {
-    atomic_store_explicit(&bell->busy, true, memory_order_relaxed); // as above
+    atomic_store_explicit(&bell->busy, true, memory_order_relaxed); // relaxed: as above
     bell->from = NULL;
     mare__task_send(&bell->task, channel, &bell->message, MARE_FOREVER);
     mare__task_start(&bell->task);
@@ -129,7 +132,7 @@ void mare__bell_send(struct mare__bell *bell, mare_channel *channel)
 
 bool mare__bell_rang(struct mare__bell *bell)
 {
-    // Acquire: pairs with the release in run.
+    // Acquire: pairs with the release in run, so that this thread sees the result.
     if (!bell || atomic_load_explicit(&bell->busy, memory_order_acquire) || !bell->rang)
         return false;
     bell->rang = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The task of a session. Each run does what others have left for it, takes in what came, tells what
-// it means, and sends what is to be sent; then it waits for the transport, or the link's next time.
+// The task of a session. Each run carries out the orders that others left for it, reads what came,
+// tells the program and the ports what it means, and writes what is to be sent. Then it waits for
+// the transport, or for the link's next deadline.
 //
 //     orders, stirred ports --+                   +--> events to the program
 //     transport --read--> link --next--> dispatch +--> ports
@@ -16,32 +17,42 @@
 
 struct mare__order {
     struct mare__order *next;
-    enum { ACCEPT, REFUSE, BYE, QUIT } kind;
+    enum { ACCEPT, REFUSE, DRAIN, BYE, QUIT, CLAIMED } kind;
     unsigned code;
-    uint64_t stamp;
+    uint64_t stamp; // or the number of the claim
     enum mare__trust trust;
+    struct mare__object *object; // the object that was claimed: a reference; or NULL
     char text[];
 };
+
+static void free_order(struct mare__order *order)
+{
+    if (order->object)
+        mare__unref(order->object);
+    mare__free(order);
+}
 
 static void leave_order(struct mare__session *session, const struct mare__order *like,
                         const char *text)
 {
     struct mare__order *order = mare__alloc(sizeof *order + strlen(text) + 1);
-    if (!order) { // the handshake ends by its deadline, and the link by nobody's fault
+    if (!order) { // no memory for it: deadlines of the link end this anyway
+        if (like->object)
+            mare__unref(like->object);
         mare__task_cancel(&session->task);
         return;
     }
     memcpy(order, like, sizeof *order);
     strcpy(order->text, text);
     mare__lock_acquire(&session->lock);
-    bool lost = session->lost;
+    bool lost = session->lost && !(session->lingers && order->kind == CLAIMED);
     if (!lost) {
         *session->orders_end = order;
         session->orders_end = &order->next;
     }
     mare__lock_release(&session->lock);
     if (lost)
-        mare__free(order);
+        free_order(order);
     else
         mare__task_nudge(&session->task);
 }
@@ -56,6 +67,11 @@ void mare__session_refuse(struct mare__session *session, unsigned code, const ch
     leave_order(session, &(struct mare__order){.kind = REFUSE, .code = code}, text);
 }
 
+void mare__session_drain(struct mare__session *session)
+{
+    leave_order(session, &(struct mare__order){.kind = DRAIN}, "");
+}
+
 void mare__session_bye(struct mare__session *session, unsigned code, const char *text)
 {
     leave_order(session, &(struct mare__order){.kind = BYE, .code = code}, text);
@@ -64,6 +80,15 @@ void mare__session_bye(struct mare__session *session, unsigned code, const char 
 void mare__session_quit(struct mare__session *session, unsigned code, const char *text)
 {
     leave_order(session, &(struct mare__order){.kind = QUIT, .code = code}, text);
+}
+
+void mare__session_claimed(struct mare__session *session, uint64_t number,
+                           struct mare__object *object)
+{
+    if (object)
+        mare__ref(object);
+    leave_order(session, &(struct mare__order){.kind = CLAIMED, .stamp = number, .object = object},
+                "");
 }
 
 static enum mare__link_phase phase_of(const struct mare__session *session)
@@ -80,7 +105,9 @@ static void obey(struct mare__session *session, const struct mare__order *order)
     const struct mare__platform *platform = &session->task.runtime->platform;
     struct mare__span text = mare__span_of(order->text);
     uint64_t secret[2];
-    if (session->over)
+    if (order->kind == CLAIMED)
+        mare__claim_answered(session, order->stamp, order->object);
+    if (session->over || order->kind == CLAIMED)
         return;
     bool asked = phase_of(session) == MARE__LINK_ASKED;
     switch (order->kind) {
@@ -99,12 +126,17 @@ static void obey(struct mare__session *session, const struct mare__order *order)
         else if (session->judging)
             mare__link_quit(session->link, order->code, text);
         break;
-    case BYE: // when all that was sent has left
+    case DRAIN:
         session->leaving = true;
+        break;
+    case BYE: // goodbye, once all that waited has left
+        session->leaving = session->parting = true;
         session->bye = order->code;
         break;
     case QUIT:
         mare__link_quit(session->link, order->code, text);
+        break;
+    case CLAIMED:
         break;
     }
 }
@@ -119,12 +151,12 @@ static void obey_all(struct mare__session *session)
     while (order) {
         struct mare__order *next = order->next;
         obey(session, order);
-        mare__free(order);
+        free_order(order);
         order = next;
     }
 }
 
-// One that was stirred, held; or NULL.
+// The next port that was stirred, held; or NULL.
 static struct mare__port *next_stirred(struct mare__session *session)
 {
     mare__lock_acquire(&session->lock);
@@ -154,13 +186,13 @@ void mare__session_blame(struct mare__session *session, const char *what)
     mare__link_quit(session->link, MARE__LINK_CODE_PLACE, mare__span_of(what));
 }
 
-// Both ends have agreed, and so have both programs: the peer may send requests from now on.
+// Both links and both programs have agreed: the peer may send requests from now on.
 static void rise(struct mare__session *session)
 {
     session->judging = false;
     struct mare__span name = mare__link_peer(session->link)->name;
     struct mare__span extra = mare__link_peer(session->link)->extra;
-    // What the peer takes, or what this one can hold if that is less.
+    // The smaller of what the peer takes and what this node can hold.
     session->message_bytes = session->takes;
     if (extra.size >= sizeof session->extra &&
         mare__get64((const uint8_t *)extra.at) < session->takes)
@@ -173,6 +205,14 @@ static void rise(struct mare__session *session)
     }
     memcpy(session->peer, name.at, name.size);
     session->peer[name.size] = 0;
+    struct mare__link_view view;
+    mare__link_look(session->link, &view);
+    const struct mare__link_hello *peer = mare__link_peer(session->link);
+    if (peer->address_count > 0) // the address has at most MARE__LINK_TEXT_MOST bytes
+        memcpy(session->address, peer->addresses[0].at, peer->addresses[0].size);
+    session->incarnation = peer->incarnation;
+    session->introduces = view.features & MARE__NODE_INTRODUCES;
+    session->traces = view.features & MARE__NODE_TRACES;
     mare__control_send(session, &(struct mare__control){.kind = MARE__CONTROL_SERVICE, .a = id});
     if (session->offered)
         mare__session_met(session, session->offered);
@@ -186,7 +226,7 @@ static struct mare__port *sender_in(struct mare__session *session, uint64_t flow
     return entry ? MARE__ENTRY(entry, struct mare__port, by_tag) : NULL;
 }
 
-static void on_message(struct mare__session *session, const struct mare__link_event *event)
+static void on_message(struct mare__session *session, struct mare__link_event *event)
 {
     if (event->flow == 0) {
         mare__control_read(session, event->data, event->size);
@@ -198,14 +238,14 @@ static void on_message(struct mare__session *session, const struct mare__link_ev
     }
 }
 
-// It is over: what depended on it is told, and nothing more happens.
+// The session is over: tells all that depended on it. Nothing more happens after this.
 static void lose(struct mare__session *session)
 {
     struct mare__port *port;
     struct mare__list *entry;
     session->over = true;
     mare__lock_acquire(&session->lock);
-    session->lost = true;
+    session->lost = session->lingers = true;
     mare__lock_release(&session->lock);
     while ((port = next_stirred(session)) != NULL)
         mare__port_unhold(port);
@@ -214,10 +254,9 @@ static void lose(struct mare__session *session)
         port->ops->lost(port);
         mare__port_leave(port);
     }
-    obey_all(session); // that is, free them
 }
 
-// A round trip was measured, and the answer carries what the peer's program has to say.
+// A round trip was measured, and the answer carries bytes of the peer's program.
 static void note_beat(struct mare__session *session, const struct mare__link_event *event)
 {
     struct mare__session_view *view = &session->view;
@@ -230,7 +269,7 @@ static void note_beat(struct mare__session *session, const struct mare__link_eve
     mare__lock_release(&session->lock);
 }
 
-// The peer is no node: the program gets the stream, with what has come already.
+// The peer is not a node: the program gets the stream, and the bytes that have come already.
 static void pass_on(struct mare__session *session, const struct mare__link_event *event)
 {
     struct mare__stream *stream =
@@ -240,7 +279,7 @@ static void pass_on(struct mare__session *session, const struct mare__link_event
     struct mare__letter *letter = kept ? mare__session_event(session, "guest") : NULL;
     if (letter) {
         mare_message *message = &letter->wait.message;
-        atomic_store(&stream->object.taken, false); // who receives it owns it
+        atomic_store(&stream->object.taken, false); // its receiver becomes its owner
         message->count += mare__message_append_handle(message, &stream->object);
         mare__chan_post(session->events, letter);
     } else {
@@ -250,17 +289,17 @@ static void pass_on(struct mare__session *session, const struct mare__link_event
         mare__unref(&stream->object);
 }
 
-static void on_event(struct mare__session *session, const struct mare__link_event *event)
+static void on_event(struct mare__session *session, struct mare__link_event *event)
 {
     struct mare__port *port;
     switch (event->kind) {
     case MARE__LINK_HELLO:
         mare__session_tell_hello(session);
         break;
-    case MARE__LINK_RESUME: // not offered here
+    case MARE__LINK_RESUME: // this side never offers to resume
         mare__link_refuse(session->link, MARE__LINK_CODE_SESSION, mare__span_of(""));
         break;
-    case MARE__LINK_UP: // who has dialled may learn only now whom it talks to
+    case MARE__LINK_UP: // the side that dialled may learn the peer's name only now
         session->judging = session->dials;
         if (session->dials)
             mare__session_tell_hello(session);
@@ -277,7 +316,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
         else if (port)
             mare__far_opened(port);
         break;
-    case MARE__LINK_CLOSED: // the peer wants no more of what it had asked for
+    case MARE__LINK_CLOSED: // the peer closed a flow that it had asked for
         break;
     case MARE__LINK_MESSAGE:
         on_message(session, event);
@@ -297,7 +336,7 @@ static void on_event(struct mare__session *session, const struct mare__link_even
     case MARE__LINK_TRUSTED:
         mare__session_tell(session, "trusted");
         break;
-    case MARE__LINK_GUEST: // the link is not one any more, and tells nothing further
+    case MARE__LINK_GUEST: // the link is over, and tells nothing more
         pass_on(session, event);
         lose(session);
         break;
@@ -322,35 +361,47 @@ static void handle_events(struct mare__session *session)
 
 // ---- The transport ------------------------------------------------------------------------------
 
-// Takes in what came. False: there may be more, and others shall have their turn.
-static bool read_all(struct mare__session *session)
+// Reads once. The bytes of a large message go directly to their place. The head of the next piece
+// comes with them, so that the next read can do the same. `*drained`: there is no more to read.
+static ssize_t read_once(struct mare__session *session, bool *drained)
 {
     uint8_t
-        buffer[65536]; // not of the thread: lua5.4 has little room for what a module keeps there
+        buffer[65536]; // not thread-local: lua5.4 leaves little room for a module's thread-locals
     struct mare__transport *transport = session->transport;
+    void *at = NULL;
+    size_t direct = mare__link_target(session->link, &at);
+    size_t beyond = direct == 0 ? sizeof buffer : transport->ops->read_into ? MARE__NODE_BEYOND : 0;
+    struct iovec pieces[2] = {{at, direct}, {buffer, beyond}};
+    ssize_t size = direct == 0  ? mare__transport_read(transport, buffer, beyond)
+                   : beyond > 0 ? transport->ops->read_into(transport, pieces, 2)
+                                : mare__transport_read(transport, at, direct);
+    if (size <= 0)
+        return size;
+    size_t got = (size_t)size, placed = got < direct ? got : direct;
+    *drained = transport->ops->plain ? got < direct + beyond : transport->dry;
+    if (placed > 0)
+        mare__link_filled(session->link, placed);
+    if (got > placed)
+        mare__link_input(session->link, buffer, got - placed);
+    handle_events(session); // now, while the buffer is valid: events may point into it
+    return size;
+}
+
+// Reads what came. False: there may be more, but other tasks have their turn first.
+static bool read_all(struct mare__session *session)
+{
+    session->moved = false;
     for (int i = 0; i < MARE__NODE_READS; i++) {
-        void *at;
-        size_t room = mare__link_target(session->link, &at);
-        bool direct = room > 0;
-        if (!direct)
-            at = buffer, room = sizeof buffer;
-        ssize_t size = mare__transport_read(transport, at, room);
-        session->reads_wait = size == -EAGAIN;
-        if (session->reads_wait)
-            return true;
-        if (size <= 0)
+        bool drained = false;
+        ssize_t size = read_once(session, &drained);
+        session->reads_wait = size == -EAGAIN || drained;
+        if (size <= 0 && size != -EAGAIN) {
             mare__link_broken(session->link);
-        else if (direct)
-            mare__link_filled(session->link, (size_t)size);
-        else
-            mare__link_input(session->link, buffer, (size_t)size);
-        handle_events(session);
-        if (session->over || size <= 0)
-            return true;
-        if (transport->ops->plain && (size_t)size < room) {
-            session->reads_wait = true;
+            handle_events(session);
             return true;
         }
+        if (session->reads_wait || session->over)
+            return true;
     }
     return false;
 }
@@ -364,11 +415,13 @@ static void write_all(struct mare__session *session)
     session->writes_wait = false;
     while (size >= 0 && (count = mare__link_output(session->link, pieces, PIECES)) > 0) {
         size = mare__transport_write(session->transport, pieces, count);
+        session->moved |= session->transport->moved;
         if (size >= 0)
             mare__link_sent(session->link, (size_t)size);
     }
     if (size >= 0)
         size = mare__transport_flush(session->transport);
+    session->moved |= session->transport->moved;
     session->writes_wait = size == -EAGAIN;
     if (size < 0 && size != -EAGAIN && !session->over) {
         mare__link_broken(session->link);
@@ -376,7 +429,7 @@ static void write_all(struct mare__session *session)
     }
 }
 
-// Adds the way that a call which said "not now" waits for.
+// Adds what to wait for: the way (reading or writing) that a call answered with "not now".
 static bool add_way(struct mare__session *session, int way, uint64_t *deadline, int *ways)
 {
     mare__transport_waits(session->transport, &way, deadline);
@@ -392,16 +445,15 @@ static bool add_way(struct mare__session *session, int way, uint64_t *deadline, 
     return true;
 }
 
-static bool wait(struct mare__session *session)
+// Waits for the ways of the transport that answered "not now".
+static bool wait(struct mare__session *session, uint64_t deadline)
 {
     mare_runtime *runtime = session->task.runtime;
-    uint64_t until = mare__link_deadline(session->link);
-    uint64_t deadline = until > MARE_FOREVER / 1000 ? MARE_FOREVER : until * 1000;
     int ways = 0;
     session->choice.count = 0;
     bool whole = (!session->reads_wait || add_way(session, MARE__TO_READ, &deadline, &ways)) &&
                  (!session->writes_wait || add_way(session, MARE__TO_WRITE, &deadline, &ways));
-    if (!whole) // no memory now: soon again
+    if (!whole) // no memory: try again in a millisecond
         return mare__task_sleep(&session->task, mare__now(runtime) + 1000000);
     if (session->choice.count == 0)
         return mare__task_sleep(&session->task, deadline);
@@ -423,7 +475,7 @@ static void look(struct mare__session *session)
     mare__lock_release(&session->lock);
 }
 
-// Says goodbye as soon as nothing waits to be sent.
+// Once nothing waits to be sent: tells the program so, and says goodbye if that is wanted.
 static void part(struct mare__session *session)
 {
     if (!session->leaving || session->over)
@@ -433,7 +485,46 @@ static void part(struct mare__session *session)
         if (port->ops->is_busy && port->ops->is_busy(port))
             return;
     }
-    mare__link_bye(session->link, session->bye, mare__span_of(""));
+    if (!session->drained)
+        mare__session_tell(session, "drained");
+    session->drained = true;
+    if (session->parting)
+        mare__link_bye(session->link, session->bye, mare__span_of(""));
+}
+
+static uint64_t deadline_of(const struct mare__session *session)
+{
+    uint64_t until = mare__link_deadline(session->link);
+    return until > MARE_FOREVER / 1000 ? MARE_FOREVER : until * 1000;
+}
+
+static bool is_to_end(const struct mare__task *task)
+{
+    return task->wait.result == MARE_KILLED || task->wait.result == MARE_STOPPED ||
+           atomic_load(&task->runtime->stopping);
+}
+
+// The session is over. Messages that came before still wait for answers to their claims, and the
+// peer still has to hear why. Both have a deadline.
+static bool linger(struct mare__session *session)
+{
+    struct mare__task *task = &session->task;
+    obey_all(session);
+    bool end = is_to_end(task), parts = mare__farewell_goes_on(session, end);
+    mare__stranded_deliver(session, end || mare__now(task->runtime) >= session->until);
+    bool waits = !mare__list_empty(&session->stranded);
+    if (parts && !session->reads_wait && !session->heard)
+        return mare__task_yield(task); // there is more to read
+    if (parts)
+        return wait(session, waits && session->until < session->farewell ? session->until
+                                                                         : session->farewell);
+    if (waits)
+        return mare__task_sleep(task, session->until);
+    mare__lock_acquire(&session->lock);
+    session->lingers = false;
+    mare__lock_release(&session->lock);
+    obey_all(session); // frees the last orders
+    return false;
 }
 
 static bool run(struct mare__task *task)
@@ -441,16 +532,18 @@ static bool run(struct mare__task *task)
     struct mare__session *session = MARE__ENTRY(task, struct mare__session, task);
     mare_runtime *runtime = task->runtime;
     mare__message_clear(&task->wait.message);
+    if (session->over)
+        return linger(session);
     mare__link_tick(session->link, mare__now(runtime) / 1000);
-    if (task->wait.result == MARE_KILLED || task->wait.result == MARE_STOPPED ||
-        atomic_load(&runtime->stopping))
+    if (is_to_end(task))
         mare__link_quit(session->link, MARE__LINK_CODE_LEAVING, mare__span_of(""));
-    // A nudge says nothing of the transport. If that was empty, its readiness is still to come.
-    bool nudged = task->wait.result == MARE_CANCELLED && session->reads_wait;
+    // A nudge says nothing of the transport: if that was empty, do not read before it says
+    // "readable".
+    bool nudged = task->wait.result == MARE_CANCELLED && session->reads_wait && !session->moved;
     obey_all(session);
     handle_events(session);
     serve_all(session);
-    bool all = session->over || (nudged && session->transport->ops->plain) || read_all(session);
+    bool all = session->over || nudged || read_all(session);
     serve_all(session);
     part(session);
     if (!session->over)
@@ -458,13 +551,17 @@ static bool run(struct mare__task *task)
     if (session->transport)
         write_all(session);
     look(session);
+    // TLS may have to read while it writes. What it has read makes no descriptor readable: do not
+    // wait for that, run again.
     if (!session->over)
-        return all ? wait(session) : mare__task_yield(task);
-    if (session->transport)
-        mare__transport_close(session->transport, false);
-    mare__link_destroy(session->link); // what it still has refers to ports, and they to the session
+        return all && !session->moved ? wait(session, deadline_of(session))
+                                      : mare__task_yield(task);
+    mare__farewell_begin(session);
+    mare__link_destroy(session->link); // its messages hold ports, which hold the session
     session->link = NULL;
-    return false;
+    session->until =
+        mare__now(runtime) + MARE__NODE_LINGER + session->settings.self.silence_us * 1000;
+    return linger(session);
 }
 
 static void destroy(struct mare__object *object)
@@ -483,6 +580,7 @@ static void destroy(struct mare__object *object)
     mare_chan_unref(session->service);
     mare__free(session->texts);
     mare__free(session->peer);
+    mare__free(session->words);
     mare__free(session);
 }
 
@@ -538,7 +636,8 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
     self->group = copy_text(&at, options->group);
     self->incarnation = options->incarnation;
     self->flows = 2 * MARE__NODE_PROXIES;
-    self->features = 0; // a session does not survive its transport: those who wait are told at once
+    // A session ends with its transport: those who wait are told at once.
+    self->features = MARE__NODE_FEATURES;
     for (uint32_t i = 0; i < options->address_count && i < MARE__LINK_ADDRESSES; i++)
         self->addresses[self->address_count++] = copy_text(&at, options->addresses[i]);
     if (options->silence_us)
@@ -546,10 +645,13 @@ static bool settle(struct mare__session *session, const struct mare__session_opt
     session->takes = options->message_bytes ? options->message_bytes : MARE__NODE_MESSAGE;
     mare__put64(session->extra, session->takes);
     self->extra = (struct mare__span){(const char *)session->extra, sizeof session->extra};
-    // Each flow may have one large message under way, and only those that are used are open.
+    // Each flow may have one large message under way. Memory is used only for flows that are open.
     settings->receive = (uint64_t)self->flows * (2 * session->takes + 64);
     if (settings->send < 4 * session->takes)
         settings->send = 4 * session->takes;
+    // A large message is adopted in the block where it was read. One byte, its flag, lies before it
+    // there.
+    settings->reserve = MARE__MESSAGE_RESERVE - 1;
     settings->secret = platform->random(platform->context);
     settings->context = session;
     settings->release = release;
@@ -579,6 +681,8 @@ struct mare__session *mare__session_new(mare_runtime *runtime, struct mare__tran
     mare__list_init(&session->ports);
     mare__list_init(&session->stirred);
     mare__list_init(&session->lent);
+    mare__list_init(&session->claims);
+    mare__list_init(&session->stranded);
     session->controls_end = &session->controls;
     session->orders_end = &session->orders;
     if (!settle(session, options)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a session tells the program: letters to the channel of events, see _keeper.lua.
+// What a session tells the program: letters to the channel of events. _keeper.lua reads them.
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -55,7 +55,7 @@ void mare__session_tell_hello(struct mare__session *session)
 
 void mare__session_met(struct mare__session *session, uint64_t id)
 {
-    if (session->judging) { // not before this side has agreed
+    if (session->judging) { // only once this side has agreed to talk
         session->offered = id;
         return;
     }

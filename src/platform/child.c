@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-// A system that forgets children at once, because whoever started this program ignores their end,
+// If the parent of this program ignores the end of children, the system forgets ours at once, and
 // would never tell how they ended.
 static void want_to_know(void)
 {
@@ -43,7 +43,8 @@ static int set_attributes(posix_spawnattr_t *attributes, const struct mare__spaw
     return err ? err : posix_spawnattr_setflags(attributes, (short)flags);
 }
 
-// What is given as 0, 1 and 2 must not be one of these itself, or would be written over.
+// A descriptor that is to become 0, 1 or 2 must not be one of these itself: it would be
+// overwritten.
 static int set_descriptors(posix_spawn_file_actions_t *actions,
                            const struct mare__spawning *spawning)
 {

@@ -23,11 +23,11 @@ struct mare__spawning {
 // it. When the program cannot be executed, that is what is returned, and nothing was started.
 int mare__child_spawn(const struct mare__spawning *spawning, pid_t *pid);
 
-// The descriptor of a child that nobody has waited for; when there is none left, the child is
-// ended.
+// A descriptor for a child that nobody has waited for yet. If the system has none left, the child
+// is killed.
 int mare__child_open(pid_t pid);
 
-// How a child ended. LOST: somebody else has taken note of it, so that nobody can tell.
+// How a child ended. LOST: other code of this program has waited for it, so we cannot know.
 enum mare__child_end {
     MARE__CHILD_RUNS,
     MARE__CHILD_EXITED,
@@ -35,8 +35,8 @@ enum mare__child_end {
     MARE__CHILD_LOST
 };
 
-// Whether it has ended, and with what code, or by which signal: then it is gone for good, and with
-// `group`, what it left in its process group is killed.
+// Whether it has ended, and with which code or signal. Then it is reaped; with `group`, what is
+// left of its process group is killed.
 enum mare__child_end mare__child_reap(int fd, pid_t group, int *code);
 
 // Sends a signal to the child, or, if `group` is not 0, to all in its process group; asks it to end
@@ -48,8 +48,8 @@ void mare__child_kill(int fd, pid_t group);
 // Waits, in this thread, until it has ended; false: not within so many nanoseconds.
 bool mare__child_await(int fd, uint64_t ns);
 
-// As system(), but what signals do in this program stays as it is: that is not one thread's to
-// change. Waits in this thread. -1, and errno, when nothing could be started.
+// Like system(), but does not change what signals do: that would affect all threads. Blocks this
+// thread. -1 and errno if nothing could be started.
 int mare__child_execute(const char *command);
 
 // ---- What it reads from and writes to -----------------------------------------------------------
@@ -60,10 +60,10 @@ int mare__pipe(bool child_reads, int *here, int *there);
 enum mare__open_as { MARE__OPEN_READ, MARE__OPEN_WRITE, MARE__OPEN_APPEND };
 int mare__open_for_child(const char *path, enum mare__open_as how);
 
-// Another descriptor for the same, that children do not get by themselves.
+// A duplicate of a descriptor, which children do not inherit.
 int mare__descriptor_copy(int fd);
 
-// Whether reads and writes wait: a child that gets it expects that, this program does not.
+// Sets whether reads and writes block: a child expects that, this program does not.
 void mare__descriptor_waits(int fd, bool waits);
 
 // This program's environment; whether a path is a folder that can be entered; whether there is

@@ -12,11 +12,11 @@ enum { MARE__DATAGRAM_MAX = 65507, MARE__DATAGRAM_ROOM = 65536 };
 // Whether it can send to such an address.
 bool mare__datagram_speaks(int fd, const struct mare__address *to);
 
-// The peer of a socket: where datagrams without an address go, the only one that is heard, and who
-// may refuse. NULL: none any more.
+// Sets the peer of a socket: datagrams without an address go there, only its datagrams are
+// received, and its refusals are reported. NULL removes it.
 int mare__datagram_connect(int fd, const struct mare__address *peer);
 
-// All of it or nothing. To NULL: to the peer.
+// Sends one datagram, whole or not at all. NULL: to the peer.
 ssize_t mare__datagram_send(int fd, const struct mare__address *to, const void *data, size_t size);
 
 // Takes one datagram. Returns its whole length, which may be more than `room`. `stamp_ns` is when
@@ -24,11 +24,11 @@ ssize_t mare__datagram_send(int fd, const struct mare__address *to, const void *
 ssize_t mare__datagram_receive(int fd, struct mare__address *from, void *data, size_t room,
                                int64_t *stamp_ns);
 
-// Begins, or ceases, to hear what is sent to a group. An interface is the name of one ("eth0"), its
-// number or, with IPv4, its address; NULL: the system chooses.
+// Joins or leaves a multicast group. An interface is given by its name ("eth0"), its number or,
+// with IPv4, its address; NULL: the system chooses.
 bool mare__address_is_group(const struct mare__address *address);
 int mare__datagram_join(int fd, const struct mare__address *group, const char *interface);
 int mare__datagram_leave(int fd, const struct mare__address *group, const char *interface);
 
-// By which interface to send to groups.
+// Sets the interface for sending to groups.
 int mare__datagram_through(int fd, const char *interface);

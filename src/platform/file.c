@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -39,6 +40,7 @@ static int live_open(void *context, const char *path, unsigned how, unsigned per
     flags |= how & MARE__FILE_EMPTIES ? O_TRUNC : 0;
     flags |= how & MARE__FILE_APPENDS ? O_APPEND : 0;
     flags |= how & MARE__FILE_IS_NEW ? O_CREAT | O_EXCL : 0;
+    flags |= how & MARE__FILE_AT_ONCE ? O_NONBLOCK : 0;
     return outcome(open(path, flags, (mode_t)permissions));
 }
 
@@ -138,6 +140,12 @@ static int live_sync(void *context, int fd)
     return outcome(fsync(fd));
 }
 
+static int live_hold(void *context, int fd)
+{
+    (void)context;
+    return outcome(flock(fd, LOCK_EX | LOCK_NB));
+}
+
 // ---- What is known of a file --------------------------------------------------------------------
 
 static const char *kind_of(mode_t mode)
@@ -187,8 +195,8 @@ static int live_info(void *context, const char *path, int fd, bool follow,
 
 // ---- Whole files --------------------------------------------------------------------------------
 
-// Reads to the end into `*bytes`. What the system says of the size is only where to begin: it says
-// 0 of the files in /proc, and a file may grow.
+// Reads to the end into `*bytes`. The size that the system reports is only a first guess: it is 0
+// for files in /proc, and a file may grow.
 static int load_rest(int fd, size_t limit, char **bytes, size_t *size)
 {
     struct mare__file_info info = {.size = 0};
@@ -239,7 +247,7 @@ static int write_and_close(int fd, const char *bytes, size_t size, bool sync)
     return err ? err : closed;
 }
 
-// What was done to the names in the folder of a path shall be on the disk too.
+// Forces changes of names in the folder of a path to the disk.
 static int sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -254,8 +262,8 @@ static int sync_folder(const char *path)
     return err == -EINVAL ? 0 : err; // a file system that has no such thing
 }
 
-// Beside the path, so that it is in the same file system: a new file with the permissions of the
-// old one, if there is one.
+// Makes a new file next to the path, so that it is in the same file system, with the permissions of
+// the old one if there is one.
 static int open_beside(const char *path, unsigned permissions, char name[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
@@ -325,7 +333,7 @@ static int copy_bytes(int from, int to, mare__go_on *go_on, void *argument)
     return err;
 }
 
-// Emptied only when it is known not to be the file that is copied.
+// The target is emptied only after a check that it is not the source itself.
 static int open_copy(const char *path, const struct stat *from, bool is_new, bool *made)
 {
     struct stat to;
@@ -506,7 +514,7 @@ static int live_open_folder(void *context, const char *path, struct mare__folder
     return 0;
 }
 
-// By what the folder itself says, or if it does not, by what its entry is.
+// The kind of an entry: as the folder tells it, or else by a stat.
 static const char *kind_of_entry(DIR *stream, const struct dirent *entry)
 {
     struct stat s;
@@ -551,6 +559,7 @@ const struct mare__files mare__files_live = {
     .near = live_near,
     .seek = live_seek,
     .truncate = live_truncate,
+    .hold = live_hold,
     .sync = live_sync,
     .info = live_info,
     .load = live_load,

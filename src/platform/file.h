@@ -18,7 +18,8 @@ enum {
     MARE__FILE_CREATES = 4,
     MARE__FILE_EMPTIES = 8,
     MARE__FILE_APPENDS = 16,
-    MARE__FILE_IS_NEW = 32 // it must not exist
+    MARE__FILE_IS_NEW = 32, // it must not exist
+    MARE__FILE_AT_ONCE = 64 // a pipe: do not wait for who is at its other end
 };
 
 enum mare__whence { MARE__FROM_START, MARE__FROM_HERE, MARE__FROM_END };
@@ -37,7 +38,7 @@ struct mare__store {
     bool sync;   // wait until they are on the disk
 };
 
-// Asked now and then by what may take long: false, and it stops with -ECANCELED.
+// Long operations call this now and then. If it returns false, they stop with -ECANCELED.
 typedef bool mare__go_on(void *argument);
 
 // The context is that of the platform.
@@ -65,6 +66,10 @@ struct mare__files {
     int64_t (*seek)(void *context, int fd, int64_t offset, enum mare__whence whence);
     int (*truncate)(void *context, int fd, int64_t size);
     int (*sync)(void *context, int fd);
+
+    // Takes the file for whoever has opened it, as long as it is open. -EWOULDBLOCK: it is
+    // another's. May be NULL.
+    int (*hold)(void *context, int fd);
 
     // Of the path (with `follow`, of what a link leads to), or of a descriptor if the path is NULL.
     int (*info)(void *context, const char *path, int fd, bool follow, struct mare__file_info *info);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A small authority on OpenSSL. It has no state: what it has signed and revoked is in the text that
-// the caller keeps.
+// A small certificate authority on OpenSSL. It has no state: the caller keeps, as text, what was
+// signed and revoked.
 //
 //   authority's key --signs--> certificate of a node ----> opens links (TLS 1.3)
 //                   --signs--> certificate of a signer --> signs code, opens nothing
 //                   --signs--> list of what is revoked
 //
-// An authority signs no other authority (pathlen 0). Each has a subject of its own, so that a
-// certificate and a list name the one that has signed them, also when two have the same group.
+// An authority signs no other authority (pathlen 0). Each authority has its own subject. So a
+// certificate or list names its signer, even if two authorities have the same group.
 #include "platform/keys.h"
 
 #include <openssl/pem.h>
@@ -34,7 +34,7 @@ static bool refuse(struct mare__tls_error *error, const char *what)
     return false;
 }
 
-// Else OpenSSL would ask whoever sits at the terminal.
+// Without this OpenSSL would ask for a password at the terminal.
 static int no_password(char *text, int room, int writes, void *none)
 {
     (void)text, (void)room, (void)writes, (void)none;
@@ -181,7 +181,7 @@ static bool add_word(X509_NAME *subject, const char *kind, const char *word)
                                                (const unsigned char *)word, -1, -1, 0) == 1;
 }
 
-// Until then, or until its issuer's end if that comes first.
+// Sets the times of validity, which ends no later than that of the issuer.
 static bool set_times(X509 *certificate, const X509 *issuer, int64_t seconds)
 {
     time_t now = time(NULL), until = now + (time_t)seconds;
@@ -290,7 +290,7 @@ bool mare__certificate_look(const char *certificate, struct mare__certificate_fa
     facts->use = use_of(own);
     bool done = (write_serial(own, facts->serial, sizeof facts->serial) &&
                  ASN1_TIME_to_tm(X509_get0_notBefore(own), &begins) == 1) ||
-                refuse(error, "what the certificate says makes no sense");
+                refuse(error, "the certificate's contents make no sense");
     facts->begins = timegm(&begins);
     X509_free(own);
     ERR_clear_error();
@@ -299,7 +299,7 @@ bool mare__certificate_look(const char *certificate, struct mare__certificate_fa
 
 // ---- Whom to believe ----------------------------------------------------------------------------
 
-// All that is in the text: authorities, and their lists, which are heeded if there is one.
+// Trusts all authorities in a text. If it has revocation lists, they are checked.
 static bool trust(X509_STORE *store, const char *trusted)
 {
     BIO *bio = BIO_new_mem_buf(trusted, -1);
@@ -331,7 +331,7 @@ bool mare__certificate_verify(const char *certificate, const char *trusted, enum
     bool done = false;
     if (!store || !context || !trust(store, trusted) ||
         X509_STORE_CTX_init(context, store, own, NULL) != 1)
-        refuse(error, "cannot read whom to trust");
+        refuse(error, "cannot read the trusted certificates");
     else if (X509_verify_cert(context) != 1)
         mare__tls_refuse(error, MARE_DENIED, "%s",
                          X509_verify_cert_error_string(X509_STORE_CTX_get_error(context)));
@@ -401,7 +401,7 @@ static bool finish_list(X509_CRL *list, X509 *issuer, EVP_PKEY *signs)
     return done;
 }
 
-// The list before, if the authority has signed it, or an empty one.
+// The earlier list, which the authority must have signed; an empty list if there is none.
 static X509_CRL *list_before(const char *text, X509 *issuer, struct mare__tls_error *error)
 {
     X509_CRL *list = text ? read_list(text, error) : X509_CRL_new();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What an authority does: keys, the certificates that it signs, lists of those that it has revoked,
-// and signatures of code. All keys are Ed25519; all goes in and out as PEM text. Nothing here
-// touches a file or waits, and any thread may call it. What fails returns false, or NULL, and
-// `error` tells why. Text that is returned is the caller's, to be freed; that of a key, wiped too.
+// A certificate authority: makes keys, signs certificates, keeps revocation lists, and signs code.
+// All keys are Ed25519; everything is PEM text. Nothing here touches a file or waits, and any
+// thread may call it. A failure returns false or NULL, and `error` says why. The caller frees
+// returned text, and wipes that of a key.
 #pragma once
 
 #include "platform/tls.h"
@@ -10,10 +10,10 @@
 // A new private key.
 char *mare__key_make(struct mare__tls_error *error);
 
-// Wipes a text with a key in it, and frees it. NULL is let through.
+// Wipes and frees a text that contains a key. NULL is allowed.
 void mare__key_forget(char *key);
 
-// What a certificate is for: to sign others, to open links from and to nodes, to sign code.
+// What a certificate may be used for: signing certificates, links between nodes, signing code.
 enum mare__key_use { MARE__FOR_OTHER, MARE__FOR_AUTHORITY, MARE__FOR_NODE, MARE__FOR_CODE };
 
 struct mare__certificate_wish {
@@ -41,8 +41,8 @@ struct mare__certificate_facts {
 bool mare__certificate_look(const char *certificate, struct mare__certificate_facts *facts,
                             struct mare__tls_error *error);
 
-// Whether those in `trusted` (authorities, with their lists if they have any) vouch for it today,
-// for this use. MARE__FOR_OTHER: for any.
+// Verifies a certificate for a use (MARE__FOR_OTHER: any), today, by the authorities in `trusted`
+// and their revocation lists, if there are any.
 bool mare__certificate_verify(const char *certificate, const char *trusted, enum mare__key_use use,
                               struct mare__tls_error *error);
 

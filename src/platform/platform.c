@@ -42,6 +42,12 @@ static uint64_t live_thread_time_ns(void *context)
     return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+static uint64_t live_cpu_time_ns(void *context)
+{
+    (void)context;
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 static uint64_t live_random(void *context)
 {
     uint64_t number;
@@ -105,6 +111,7 @@ void mare__barrier_init(void)
 
 void mare__barrier_everywhere(void)
 {
+    mare__takes_long();
     if (mare__barrier_is_asymmetric)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     else
@@ -113,6 +120,7 @@ void mare__barrier_everywhere(void)
 
 bool mare__park(struct mare__parker *parker, uint64_t deadline)
 {
+    mare__takes_long();
     struct timespec at, *limit = NULL;
     if (deadline != MARE_FOREVER) {
         at.tv_sec = (time_t)(deadline / NS_PER_S);
@@ -135,6 +143,7 @@ bool mare__park(struct mare__parker *parker, uint64_t deadline)
 
 void mare__unpark(struct mare__parker *parker)
 {
+    mare__takes_long();
     unsigned was = atomic_exchange(&parker->word, TOKEN);
     int saved = errno; // a signal handler must leave it alone
     if (was == ASLEEP)
@@ -168,6 +177,7 @@ _Thread_local void *mare__thread_data;
 
 int mare__thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *argument)
 {
+    mare__takes_long();
     int err = pthread_create(thread, NULL, main, argument);
     if (err == 0)
         pthread_setname_np(*thread, name);
@@ -197,10 +207,22 @@ void mare__library_keep(uintptr_t address)
         dlclose(library); // the mark stays
 }
 
+static void (*taken)(int number);
+
+static void on_taken(int number)
+{
+    int saved = errno;
+    unsigned held = mare__begin_handler();
+    taken(number);
+    mare__end_handler(held);
+    errno = saved;
+}
+
 void mare__signals_take(void (*handler)(int number))
 {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_taken, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
+    taken = handler;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
@@ -242,6 +264,7 @@ static int live_start(void *context, struct mare__runner *runner)
 
 static void live_join(void *context, struct mare__runner *runner)
 {
+    mare__takes_long();
     (void)context;
     pthread_join(runner->thread, NULL);
 }
@@ -257,6 +280,7 @@ const struct mare__platform mare__platform_live = {
     .random = live_random,
     .read_wall = live_read_wall,
     .thread_time_ns = live_thread_time_ns,
+    .cpu_time_ns = live_cpu_time_ns,
     .park = live_park,
     .loops = &mare__loops_live,
     .names = &mare__names_live,

@@ -31,6 +31,7 @@ struct mare__platform {
     uint64_t (*random)(void *context);
     void (*read_wall)(void *context, struct mare__wall *wall); // the time of day: see wall.h
     uint64_t (*thread_time_ns)(void *context); // that the calling thread has had of a processor
+    uint64_t (*cpu_time_ns)(void *context);    // that the whole program has had: os.clock
 
     // Sleeps until woken or until the deadline. Returns whether it was woken: see mare__park.
     bool (*park)(void *context, struct mare__parker *parker, uint64_t deadline);
@@ -119,7 +120,7 @@ bool mare__park(struct mare__parker *parker, uint64_t deadline);
 // May be called from a signal handler.
 void mare__unpark(struct mare__parker *parker);
 
-// Takes a wake that is stored, if there is one: for who does not sleep.
+// Takes a stored wake, if there is one, without sleeping.
 bool mare__parker_woken(struct mare__parker *parker);
 
 // The thread goes to sleep elsewhere, where the bell (set by it before) wakes it, instead of in
@@ -154,7 +155,7 @@ int mare__thread_start_apart(const char *name, void *(*main)(void *), void *argu
 // The shared object that has this address, if one has, stays loaded for the life of the program.
 void mare__library_keep(uintptr_t address);
 
-// Whatever the layer above wants to know of its own threads; NULL on others.
+// A pointer that the layer above keeps for its own threads; NULL on others.
 extern _Thread_local void *mare__thread_data __attribute__((tls_model("initial-exec")));
 
 // ---- The tick -----------------------------------------------------------------------------------

@@ -48,6 +48,7 @@
     X(PQsetNoticeProcessor)
 
 struct mare__postgres_library {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name
 #define MARE__POSTGRES_MEMBER(name) __typeof__(&name) name;
     MARE__POSTGRES_FUNCTIONS(MARE__POSTGRES_MEMBER)
 #undef MARE__POSTGRES_MEMBER

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Names of hosts and services, both ways, which a runtime takes from its platform. The functions
-// wait for as long as that takes: they are for threads that may. The live ones ask the system.
+// Looks up names of hosts and services, and the reverse, for a runtime's platform. These functions
+// block for as long as it takes, so call them on threads that may block. The live ones ask the
+// system.
 #pragma once
 
 #include "platform/socket.h"

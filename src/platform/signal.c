@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Watching signals. The handler may do little: for each watch that wants the signal it sets a bit
 // and writes to the watch's descriptor, an eventfd. Watches stand in a table of fixed size, so that
-// the handler needs no lock; who takes one out waits until no handler is looking at the table.
+// the handler needs no lock. To take one out, wait until no handler is looking at the table.
 #include "platform/signal.h"
 
 #include <errno.h>

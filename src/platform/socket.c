@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/socket.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -209,6 +211,77 @@ int mare__socket_address(int fd, bool peer, struct mare__address *address)
                        : getsockname(fd, out, &address->length));
 }
 
+// ---- In words -----------------------------------------------------------------------------------
+
+enum { NAMED = MARE__HOST_MAX + 16 };
+
+// "127.0.0.1:4000", "[::1]:4000", a path. False: it has no name.
+static bool write_name(int fd, bool peer, char name[NAMED])
+{
+    struct mare__address address;
+    char host[MARE__HOST_MAX];
+    if (mare__socket_address(fd, peer, &address) != 0)
+        return false;
+    int port = mare__address_text(&address, host);
+    if (port < 0)
+        snprintf(name, NAMED, "%s", host);
+    else
+        snprintf(name, NAMED, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+    return *host;
+}
+
+static int option(int fd, int number)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    return getsockopt(fd, SOL_SOCKET, number, &value, &size) == 0 ? value : 0;
+}
+
+// One that is being connected, or was reset.
+static bool is_unconnected(int fd)
+{
+    struct mare__address address;
+    return mare__socket_address(fd, true, &address) == -ENOTCONN;
+}
+
+// One that is no socket.
+static void describe_other(int fd, const char *what, char text[MARE__DESCRIBED])
+{
+    struct stat facts = {0};
+    fstat(fd, &facts);
+    snprintf(text, MARE__DESCRIBED, "%s %s (descriptor %d)", what,
+             S_ISFIFO(facts.st_mode)  ? "a pipe"
+             : isatty(fd)             ? "a terminal"
+             : S_ISCHR(facts.st_mode) ? "a device"
+                                      : "a file",
+             fd);
+}
+
+void mare__socket_describe(int fd, bool writes, char text[MARE__DESCRIBED])
+{
+    const char *what = writes ? "to write to" : "to read from";
+    char name[NAMED];
+    int type = option(fd, SO_TYPE);
+    if (!type)
+        describe_other(fd, what, text);
+    else if (type == SOCK_DGRAM && write_name(fd, false, name))
+        snprintf(text, MARE__DESCRIBED, "%s the datagram socket at %s", what, name);
+    else if (type == SOCK_DGRAM)
+        snprintf(text, MARE__DESCRIBED, "%s a datagram socket (descriptor %d)", what, fd);
+    else if (write_name(fd, true, name))
+        snprintf(text, MARE__DESCRIBED, "%s the stream %s", what, name);
+    else if (option(fd, SO_ACCEPTCONN) && write_name(fd, false, name))
+        snprintf(text, MARE__DESCRIBED, "to accept at %s", name);
+    else if (writes && is_unconnected(fd))
+        snprintf(text, MARE__DESCRIBED, "for a connection (descriptor %d)", fd);
+    else if (write_name(fd, false, name)) // the peer of a Unix-domain socket seldom has a name
+        snprintf(text, MARE__DESCRIBED, "%s the stream at %s", what, name);
+    else
+        snprintf(text, MARE__DESCRIBED, "%s a stream (descriptor %d)", what, fd);
+}
+
+// ---- Bytes --------------------------------------------------------------------------------------
+
 ssize_t mare__socket_read(int fd, void *bytes, size_t size)
 {
     ssize_t got;
@@ -219,9 +292,19 @@ ssize_t mare__socket_read(int fd, void *bytes, size_t size)
     return got < 0 ? -errno : got;
 }
 
-// What is written where nobody reads any more, without the flag that says so quietly, makes a
-// signal that would end the program. It goes to this thread, so that it can be held back and taken
-// here.
+ssize_t mare__socket_read_into(int fd, struct iovec *pieces, int count)
+{
+    ssize_t got;
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
+    do
+        if ((got = recvmsg(fd, &message, MSG_DONTWAIT)) < 0 && errno == ENOTSOCK)
+            got = readv(fd, pieces, count);
+    while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
+// A write that nobody will read, without the flag against it, makes a signal that would end the
+// program. The signal goes to this thread, so it can be held back and taken here.
 struct quiet {
     sigset_t pipe, before;
     bool was_pending;
@@ -288,6 +371,32 @@ ssize_t mare__socket_write(int fd, struct iovec *pieces, int count, bool more)
     return sent < 0 ? -errno : sent;
 }
 
+static bool is_loopback(const struct mare__address *address)
+{
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address->storage;
+    if (four->sin_family == AF_INET)
+        return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (six->sin6_family != AF_INET6)
+        return false;
+    return IN6_IS_ADDR_LOOPBACK(&six->sin6_addr) ||
+           (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr) && six->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+}
+
+// On the way through this machine nothing is ever waiting for an answer, so a long queue gains
+// nothing; but with many connections what is queued was written so long ago that whoever reads it
+// fetches it from memory. Measured in docs/decisions/226-what-a-request-costs.md.
+void mare__socket_keep_little(int fd)
+{
+    enum { KEPT = 256 << 10 }; // the system doubles it, for its own records
+    int set = 0, kept = KEPT;  // which buffers have a size that somebody has set
+    socklen_t size = sizeof set;
+    struct mare__address peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &set, &size) == 0 && !(set & SOCK_SNDBUF_LOCK) &&
+        mare__socket_address(fd, true, &peer) == 0 && is_loopback(&peer))
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kept, sizeof kept);
+}
+
 int mare__socket_shutdown(int fd, enum mare__half half)
 {
     static const int hows[] = {
@@ -324,6 +433,26 @@ bool mare__descriptors_left(int count)
     while (made > 0)
         close(fds[--made]);
     return enough;
+}
+
+int mare__flag_new(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return fd < 0 ? -1 : fd;
+}
+
+void mare__flag_raise(int fd)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(fd, &one, sizeof one); // full: it is raised
+    (void)written;
+}
+
+void mare__flag_lower(int fd)
+{
+    uint64_t count;
+    ssize_t got = read(fd, &count, sizeof count); // empty: it is lowered
+    (void)got;
 }
 
 void mare__socket_close(int fd)

@@ -60,10 +60,16 @@ int mare__socket_family(int fd);
 // This side's address, or the peer's.
 int mare__socket_address(int fd, bool peer, struct mare__address *address);
 
+// What somebody waits for who waits to read from the descriptor, or to write to it: "to read from
+// the stream 127.0.0.1:4000". Never more than MARE__DESCRIBED bytes with the zero at the end.
+enum { MARE__DESCRIBED = 192 };
+void mare__socket_describe(int fd, bool writes, char text[MARE__DESCRIBED]);
+
 // ---- Bytes --------------------------------------------------------------------------------------
 
 // Pipes and terminals can be read from and written to as well.
 ssize_t mare__socket_read(int fd, void *bytes, size_t size); // 0: the peer sends no more
+ssize_t mare__socket_read_into(int fd, struct iovec *pieces, int count);
 // `more`: more follows at once, and this may wait for it.
 ssize_t mare__socket_write(int fd, struct iovec *pieces, int count, bool more);
 
@@ -71,9 +77,21 @@ ssize_t mare__socket_write(int fd, struct iovec *pieces, int count, bool more);
 // for the disk: see mare__file_near. 0: there is no more. -EINVAL: not of such a file, or to such a
 // descriptor.
 ssize_t mare__socket_send_file(int fd, int file, size_t size);
+
+// Before much is written to a peer on this machine: lets the system keep no more of it at a time
+// than processors keep near them, unless somebody has said how much it shall keep. To a peer
+// elsewhere, whose answers take their time, it keeps what it likes.
+void mare__socket_keep_little(int fd);
+
 enum mare__half { MARE__HALF_RECEIVE, MARE__HALF_SEND, MARE__HALF_BOTH };
 int mare__socket_shutdown(int fd, enum mare__half half);
 void mare__socket_close(int fd);
+
+// A descriptor for others to poll: it can be read while it is raised. -1: none is left. Closed as a
+// socket.
+int mare__flag_new(void);
+void mare__flag_raise(int fd);
+void mare__flag_lower(int fd);
 
 // Which of them are ready, without waiting; returns how many. To see a peer leave is to be ready
 // when it has closed its end, whatever it sent before, or the connection is lost. Those with a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Finds the functions of SQLite in its shared library. The first who asks loads it, the others wait
-// for that one; after that, nothing changes any more.
+// Finds the functions of SQLite in its shared library. The first caller loads it, the others wait
+// for that. Afterwards nothing changes.
 #include "platform/sqlite.h"
 
 #include <dlfcn.h>

@@ -43,6 +43,7 @@
     X(total_changes64)
 
 struct mare__sqlite_library {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name
 #define MARE__SQLITE_MEMBER(name) __typeof__(&sqlite3_##name) name;
     MARE__SQLITE_FUNCTIONS(MARE__SQLITE_MEMBER)
 #undef MARE__SQLITE_MEMBER

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Terminals. What was changed is put back by whoever ends the program: exit, the signals that end
-// it, and src/cli/run.c where it ends without either.
+// Terminals. Every end of the program puts back what was changed: exit, the signals that end it,
+// and src/cli/run.c where it ends without either.
 #include "platform/terminal.h"
 
 #include <errno.h>

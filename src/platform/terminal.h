@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The terminal that a program is used from: its input, its size, how it treats what is typed.
+// The terminal of the program: its input, its size, its modes.
 // Functions return 0 or a descriptor; failures are errno values, negated.
 #pragma once
 
 #include <signal.h>
 #include <stdbool.h>
 
-// A descriptor for standard input that never blocks, while standard input itself stays as it is:
-// others, the shell among them, share that.
+// A descriptor for standard input that never blocks. Standard input itself stays as it is, because
+// other programs, such as the shell, share it.
 int mare__terminal_input(void);
 
 bool mare__terminal_is(int fd);
@@ -19,7 +19,8 @@ int mare__terminal_size(int fd, int *columns, int *rows);
 enum mare__terminal_mode { MARE__TERMINAL_USUAL, MARE__TERMINAL_QUIET, MARE__TERMINAL_RAW };
 int mare__terminal_set(enum mare__terminal_mode mode);
 
-// As it was in the beginning, at an end that runs nothing else. A signal handler may call it.
+// Restores the first mode, where the program ends without running anything else. A signal handler
+// may call it.
 void mare__terminal_restore(void);
 
 // Gives a signal back the action that it had, for whoever took it over: what has changed meanwhile

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "platform/live.h"
+#include "platform/lock.h"
 
 #define TICK_SIGNAL SIGURG
 
@@ -22,8 +23,10 @@ static void on_signal(int number)
 {
     (void)number;
     int saved = errno;
+    unsigned held = mare__begin_handler();
     if (mine.handler)
         mine.handler(mine.argument);
+    mare__end_handler(held);
     errno = saved;
 }
 

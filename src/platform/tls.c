@@ -8,8 +8,8 @@
 //   write: bytes --> a record --> below          flush: `unsent` --> record --> below
 //                       '--> `unsent`, if it is full
 //
-// Threads have queues of errors, and a session's routine may move between threads: each call to
-// OpenSSL begins with an empty queue.
+// OpenSSL keeps a queue of errors per thread, and a session's routine may move between threads. So
+// each call to OpenSSL begins with an empty queue.
 #include "platform/tls.h"
 
 #include <errno.h>
@@ -121,7 +121,7 @@ static void make_method(void)
 
 // ---- What went wrong ----------------------------------------------------------------------------
 
-// Before a call: nearly always there are none, and to look costs less than to forget.
+// Empties the queue before a call. It is nearly always empty, and looking is cheaper than clearing.
 static void forget_errors(void)
 {
     if (ERR_peek_error() != 0)
@@ -140,7 +140,7 @@ static int fail(struct tls *tls)
     return -EPROTO;
 }
 
-// What a call to OpenSSL that has not succeeded means.
+// Interprets a call to OpenSSL that has not succeeded.
 static int outcome(struct tls *tls, int result, bool *to_write)
 {
     switch (SSL_get_error(tls->ssl, result)) {
@@ -292,7 +292,7 @@ static char *copy(const char *bytes, size_t size)
     return own;
 }
 
-// Also of one that could not be made whole. The transport below is not its business here.
+// Frees a session, also one that was only half made, but not the transport below.
 static void destroy(struct tls *tls)
 {
     if (!tls)
@@ -385,7 +385,7 @@ static int flush(struct mare__transport *transport)
     return err ? err : put_unsent(tls);
 }
 
-// The pieces, or what a record takes of them, as one; `room` is needed only if they are several.
+// Joins the pieces, as far as one record takes them. `room` is used only if there are several.
 static const char *gather(const struct iovec *pieces, int count, char room[RECORD_MAX],
                           size_t *size)
 {
@@ -463,7 +463,7 @@ static bool is_open(struct mare__transport *transport, int way)
     return below->ops->is_open(below, way);
 }
 
-// Tells the peer, unless that needs waiting, which nobody would do.
+// Tells the peer that the session ends, if that needs no waiting.
 static void close_it(struct mare__transport *transport, bool cut)
 {
     struct tls *tls = of(transport);

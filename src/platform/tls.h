@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// TLS 1.2 and 1.3 by OpenSSL, whose headers no other folder includes. A context is what one side
-// brings along: certificates, whom it trusts, what it allows. A session is one connection: a
-// transport over another one.
+// TLS 1.2 and 1.3 by OpenSSL, whose headers no other folder includes. A context has the settings of
+// one side: its certificates, whom it trusts, what it allows. A session is one connection: a
+// transport over another transport.
 #pragma once
 
 #include <mare.h>
@@ -19,12 +19,12 @@ struct mare__tls_error {
 };
 
 // ---- Contexts -----------------------------------------------------------------------------------
-// Whom a side wants to know. As a client, all but NOBODY mean the server. As a server, only the
-// last two mean anything: a client is asked for its certificate, and may, or may not, have none.
+// How a side verifies its peer. A client verifies the server in every mode but NOBODY. A server
+// asks for the client's certificate in the last two: REQUEST also takes a client without one.
 enum mare__tls_verify { MARE__TLS_NOBODY, MARE__TLS_SERVERS, MARE__TLS_REQUEST, MARE__TLS_REQUIRE };
 
-// Whether a client asks for the authority's word on the server's certificate, which must be good if
-// it is given; and must be given.
+// Whether a client asks for an OCSP response on the server's certificate, which must be good if
+// there is one; and whether there must be one.
 enum mare__tls_ocsp { MARE__TLS_UNASKED, MARE__TLS_CHECK_OCSP, MARE__TLS_REQUIRE_OCSP };
 
 struct mare__tls_options {
@@ -70,7 +70,7 @@ bool mare__tls_context_serves(struct mare__tls_context *context);
 extern const char mare__tls_no_server[]; // what is said if not
 
 // Whether clients made with it verify servers by the system's authorities, which nobody has read
-// yet: the first such client does, or whoever calls the other one before. That reads files.
+// yet: the first such client does, or an earlier call of the other function. That reads files.
 bool mare__tls_context_owes(struct mare__tls_context *context);
 void mare__tls_context_trust(struct mare__tls_context *context);
 
@@ -87,7 +87,7 @@ void mare__tls_context_replace(struct mare__tls_context *context, struct mare__t
 bool mare__tls_context_staple(struct mare__tls_context *context, const char *source, size_t size,
                               struct mare__tls_error *error);
 
-// Gives back what OpenSSL keeps for the calling thread; it gets it again when it needs it.
+// Frees what OpenSSL keeps for the calling thread. OpenSSL makes it again when it needs it.
 void mare__tls_leave_thread(void);
 
 // ---- Sessions -----------------------------------------------------------------------------------
@@ -128,8 +128,9 @@ struct mare__tls_facts {
     char subject[512], issuer[512];
     char names[4096]; // each with its zero byte
     size_t names_size;
-    char fingerprint[65]; // SHA-256, in hexadecimal
-    int64_t expires;      // in seconds since 1970
+    char fingerprint[65];   // SHA-256, in hexadecimal
+    int64_t expires;        // in seconds since 1970
+    char certificate[8192]; // the peer's, as PEM text; empty: it is longer, or not a connection's
 };
 
 // ---- Certificates -------------------------------------------------------------------------------

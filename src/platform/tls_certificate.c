@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a certificate and a session say, as text; and certificates that need nobody to sign them.
+// Certificates and sessions as text, and self-signed certificates.
 #include <arpa/inet.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
@@ -20,7 +20,7 @@ bool mare__tls_is_number(const char *host)
     return mare__address_numeric(&address, host, 0);
 }
 
-// Text that can be shown: what a certificate says may be anything.
+// Makes text printable: a certificate may contain any bytes.
 static void put_text(char *out, size_t room, const char *bytes, size_t size)
 {
     size_t length = size < room ? size : room - 1;
@@ -91,6 +91,15 @@ void mare__tls_look_at_certificate(X509 *certificate, struct mare__tls_facts *fa
         facts->expires = timegm(&expires);
 }
 
+// All of it as text, if there is room.
+static void write_text(X509 *certificate, char *text, size_t room)
+{
+    BIO *bio = BIO_new(BIO_s_mem());
+    if (bio && PEM_write_bio_X509(bio, certificate) == 1 && BIO_pending(bio) < (int)room)
+        text[BIO_read(bio, text, (int)room - 1)] = 0;
+    BIO_free(bio);
+}
+
 void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
 {
     const unsigned char *protocol;
@@ -107,8 +116,10 @@ void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts)
     X509 *certificate = SSL_get0_peer_certificate(ssl);
     facts->verified = certificate && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE &&
                       SSL_get_verify_result(ssl) == X509_V_OK;
-    if (certificate)
+    if (certificate) {
         mare__tls_look_at_certificate(certificate, facts);
+        write_text(certificate, facts->certificate, sizeof facts->certificate);
+    }
     if (mare__tls_key_identity(ssl, facts->identity))
         facts->verified = true;
     else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What one side of TLS connections brings along. The rules of a context are made once and then only
-// read; to change them, as when a certificate is renewed, is to put others in their place.
+// The settings of one side of TLS connections. The rules of a context are made once and then only
+// read. To change them, for instance to renew a certificate, new rules take their place.
 #include <dirent.h>
 #include <errno.h>
 #include <openssl/pem.h>
@@ -81,7 +81,7 @@ static BIO *open_source(const char *what, const char *source, struct mare__tls_e
     return bio;
 }
 
-// Whether a reader of PEM ended because there was nothing more, and not because of what there was.
+// Whether reading PEM ended because the text was over, and not because of an error.
 static bool at_end(void)
 {
     unsigned long err = ERR_peek_last_error();
@@ -155,8 +155,8 @@ static bool use_key(SSL_CTX *ssl, const char *source, const char *password,
 
 // ---- Whom we trust ------------------------------------------------------------------------------
 
-// Who is revoked is found in lists, if there is one: then each authority of a chain must have its
-// own, one that has not expired. Else who keeps a list from us would decide whom we believe.
+// If there is any revocation list, each authority of a chain must have one that has not expired.
+// Otherwise an attacker who withholds a list could decide whom we believe.
 static bool heed_lists(SSL_CTX *ssl)
 {
     return X509_STORE_set_flags(SSL_CTX_get_cert_store(ssl),
@@ -228,7 +228,7 @@ static bool trust(SSL_CTX *ssl, const char *source, struct mare__tls_error *erro
 }
 
 // The system's are more than a hundred, and a server has no use for them: the first client waits
-// for them. What is missing there is missing when a certificate is verified.
+// for them. A list that is missing there is missing when a certificate is verified.
 void mare__tls_rules_trust_system(struct mare__tls_rules *rules)
 {
     if (!atomic_load(&rules->owes_system))
@@ -243,8 +243,8 @@ void mare__tls_rules_trust_system(struct mare__tls_rules *rules)
 
 // ---- The rest -----------------------------------------------------------------------------------
 
-// The first of ours that the client offers; if there is none, there is nothing to talk about. A
-// context that has none leaves it to who uses the session (mare__tls_offer_http2).
+// ALPN of a server: the first of our protocols that the client offers; if there is none, the
+// handshake fails. A context without protocols leaves it to the session (mare__tls_offer_http2).
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *size,
                            const unsigned char *offered, unsigned offered_size, void *user)
 {

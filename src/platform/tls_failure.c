@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What went wrong with a session, in words: of what OpenSSL says, that which a program can act on
-// has a code, and that which a person must read has a message.
+// Turns OpenSSL's errors into a code for programs and a message for people.
 #include "platform/tls_inner.h"
 
 const char mare__tls_no_server[] = "a server needs a certificate, or pre-shared keys";
@@ -30,7 +29,7 @@ static void explain_alert(struct mare__tls_error *error, int alert, bool shows_k
 }
 
 static const char versions[] = "there is no version of TLS that both sides allow";
-static const char no_tls[] = "what came is not TLS";
+static const char no_tls[] = "the peer does not speak TLS";
 
 void mare__tls_explain(const struct mare__tls_rules *rules, bool ready,
                        const struct mare__tls_error *refusal, struct mare__tls_error *error)

@@ -34,7 +34,7 @@ static int64_t seconds_of(const ASN1_TIME *time)
     return time && ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : INT64_MAX;
 }
 
-// What is said of the certificate with this number, or NULL. Who asks verifies nothing by it.
+// What is said of the certificate with this number, or NULL. The answer alone verifies nothing.
 static OCSP_SINGLERESP *by_number(OCSP_BASICRESP *basic, const ASN1_INTEGER *wanted)
 {
     for (int i = 0; i < OCSP_resp_count(basic); i++) {

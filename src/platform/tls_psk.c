@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Keys that both sides have from elsewhere, instead of certificates: external pre-shared keys of
 // TLS 1.3 (RFC 8446 section 4.2.11; RFC 9257 says what to mind). The key itself never crosses the
-// network. Each session has fresh keys by Diffie-Hellman beside it, so that whoever gets hold of
-// the key later cannot read what was said before (psk_dhe_ke; OpenSSL does no other).
+// network. Each session has fresh keys by Diffie-Hellman beside it, so that somebody who gets hold
+// of the key later cannot read what was said before (psk_dhe_ke; OpenSSL does no other).
 //
 // A key goes with a hash, here SHA-256, and only with suites that use it: so no others are allowed.
 #include <openssl/rand.h>
@@ -93,8 +93,8 @@ static int offer(SSL *ssl, const EVP_MD *hash, const unsigned char **identity, s
     return *session != NULL;
 }
 
-// As a server. Who names nobody whom we know is refused like one who has another key, and so cannot
-// find out whom we know: RFC 8446 section 4.2.11 asks for that.
+// As a server. A peer with an unknown name is refused like one with a wrong key, and so cannot find
+// out which names we know: RFC 8446 section 4.2.11 asks for that.
 static int look_up(SSL *ssl, const unsigned char *identity, size_t size, SSL_SESSION **session)
 {
     unsigned char nobodys[32];

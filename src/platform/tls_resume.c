@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Sessions that are resumed, where the options want it. A server gives out tickets, which only it
-// can open, with keys that live as long as its rules do; one that asks for certificates gives none
-// out, for who comes back with a ticket would show none. A client keeps the last session with each
-// host that it has verified; another context, or `replace`, is another set of
+// Sessions that are resumed, if the options want it. A server gives out tickets, which only it can
+// open, with keys that live as long as its rules do. A server that asks for certificates gives out
+// none, because a client that comes back with a ticket would show none. A client keeps the last
+// session with each host that it has verified. Another context, or `replace`, is another set of
 // sessions.
 //
 // The list of sessions belongs to the rules, and is changed under their mutex, by any thread.

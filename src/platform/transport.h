@@ -43,6 +43,9 @@ struct mare__transport_ops {
     // What came, at most so many bytes. 0: the peer sends no more.
     ssize_t (*read)(struct mare__transport *transport, void *bytes, size_t size);
 
+    // The same into several pieces, from the first on. NULL: it fills only one at a time.
+    ssize_t (*read_into)(struct mare__transport *transport, struct iovec *pieces, int count);
+
     // Takes bytes of the pieces, from the first on. They are on their way when `flush` is 0.
     ssize_t (*write)(struct mare__transport *transport, struct iovec *pieces, int count);
     int (*flush)(struct mare__transport *transport);
@@ -64,9 +67,9 @@ struct mare__transport_ops {
     // Of one without a descriptor: whether the way is open now.
     bool (*is_open)(struct mare__transport *transport, int way);
 
-    // Closes the channels, so that whoever waits is told, and lets the peer know. `cut`: something
-    // was being written and is not whole, so the peer must not take this for the end of it. After
-    // this nothing but `release` may be called; to close it again does nothing.
+    // Closes the channels, so that those who wait are told, and lets the peer know. `cut`:
+    // something was being written and is not whole, so the peer must not take this for the end of
+    // it. After this nothing but `release` may be called; to close it again does nothing.
     void (*close)(struct mare__transport *transport, bool cut);
 
     // The owner lets go of it. It is closed, by now or by this.

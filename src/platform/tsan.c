@@ -5,16 +5,16 @@
 // it does not see that functions were left, and its own stack of calls grows with every yield and
 // error until it overflows. It knows longjmp.
 //
-// A signal it keeps until the thread does something that it knows, unless the thread is waiting in
+// It keeps a signal until the thread does something that it knows, unless the thread is waiting in
 // a function that it knows. mare__park waits in a system call of its own: a signal that the system
 // gave to a parked thread would be kept for as long as nobody wakes that thread. So the call
 // returns now and then, as if it had been interrupted, and mare__park goes around.
 //
-// libuv closes descriptors by a system call too. ThreadSanitizer would not see it, and say of the
-// next thread that is given the number that it takes it from under the hands of the former one.
+// libuv closes descriptors by a system call, too. ThreadSanitizer would not see it, and would
+// report a race when the next thread gets the same number.
 //
-// A program that ends by _exit leaves its threads as they are. Of one that has ended, and would
-// have been joined later, ThreadSanitizer would say that it was forgotten.
+// A program that ends by _exit leaves its threads as they are. ThreadSanitizer would report a
+// thread that has ended, and would have been joined later, as leaked.
 #undef _FORTIFY_SOURCE // which would make of longjmp what this replaces
 #include <dlfcn.h>
 #include <errno.h>

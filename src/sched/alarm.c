@@ -23,9 +23,9 @@ static struct mare__alarm *alarm_of(struct mare__object *object)
     return MARE__ENTRY(object, struct mare__alarm, object);
 }
 
-// Puts a message into the channel, if there is none: one that nobody has taken note of yet is
-// enough. Returns who is to be woken when no lock is held. (There is room without asking for
-// memory.)
+// Puts a message into the channel, which has room for one. If one is there already, nobody has
+// noticed the last time yet, and that one is enough. Returns the waiter that the caller wakes when
+// it holds no lock any more, or NULL. Asks for no memory.
 static struct mare__wait *tell(mare_channel *channel)
 {
     struct mare__wait *met;
@@ -127,7 +127,8 @@ mare_channel *mare__alarm_channel(struct mare__object *object)
     struct mare__alarm *alarm = alarm_of(object);
     if (alarm->channel) // only its owner makes one
         return alarm->channel;
-    mare_channel *channel = mare__chan_new(alarm->task.runtime, 1);
+    mare_channel *channel = mare__chan_new_event(alarm->task.runtime, 1,
+                                                 (struct mare__event){.tells = MARE__TELLS_TIMER});
     if (!channel)
         return NULL;
     mare__lock_acquire(&alarm->lock);

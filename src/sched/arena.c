@@ -10,6 +10,10 @@
 // they are carved too: a state's own structures then lie together in one piece, which is what
 // mare__arena_remember copies. Lua says the size of each block it returns, so that blocks need no
 // headers.
+//
+// A chunk that is full is followed by one of about a sixteenth of all that there is: most processes
+// need a little more than the first, and a million of them must not pay for much more. What is left
+// of the old one becomes a free block.
 #include "sched/arena.h"
 
 #include <stdatomic.h>
@@ -45,7 +49,7 @@ struct mare__arena {
     size_t allowed;                // bytes in use beyond which more must be paid for
     struct mare__account *account; // who pays, or NULL
     size_t paid;                   // what was taken from it
-    size_t next_chunk;
+    uint32_t next_chunk;           // its size
     bool born;
     struct memory *memory; // NULL: no moment is remembered, which is so of all but a few
 };
@@ -96,19 +100,47 @@ void mare__arena_destroy(struct mare__arena *arena)
     mare__free(arena);
 }
 
-// Bytes from the newest chunk, or from a new one that is twice as large as the last.
+// Sizes of blocks grow by 8 up to 64, by 16 up to 128, by 32 up to 256.
+static size_t class_of(size_t size)
+{
+    return size <= 64    ? (size + 7) / 8
+           : size <= 128 ? 8 + (size - 64 + 15) / 16
+                         : 12 + (size - 128 + 31) / 32;
+}
+
+static size_t size_of_class(size_t class)
+{
+    return class <= 8 ? class * 8 : class <= 12 ? 64 + (class - 8) * 16 : 128 + (class - 12) * 32;
+}
+
+// The end of a chunk that is too short for what is wanted serves a smaller block.
+static void keep_rest(struct mare__arena *arena)
+{
+    size_t rest = (size_t)(arena->end - arena->bump);
+    if (rest < GRAIN || MARE__ARENA_PLAIN)
+        return;
+    size_t class = rest < SMALL ? class_of(rest) : CLASSES - 1;
+    if (size_of_class(class) > rest)
+        class --;
+    struct free_block *block = (struct free_block *)arena->bump;
+    block->next = arena->free[class];
+    arena->free[class] = block;
+}
+
+// Bytes from the newest chunk, or from a new one.
 static void *carve(struct mare__arena *arena, size_t size)
 {
     if ((size_t)(arena->end - arena->bump) < size) {
         struct chunk *chunk = mare__alloc(arena->next_chunk);
         if (!chunk)
             return NULL;
+        keep_rest(arena);
         chunk->next = arena->chunks;
         arena->chunks = chunk;
         arena->bump = (char *)(chunk + 1);
         arena->end = (char *)chunk + arena->next_chunk;
         if (arena->next_chunk < MARE__ARENA_CHUNK_MAX)
-            arena->next_chunk *= 2;
+            arena->next_chunk += (arena->next_chunk / 256 + 1) * 16;
     }
     void *block = arena->bump;
     arena->bump += size;
@@ -125,19 +157,6 @@ static bool is_inborn(const struct mare__arena *arena, const void *block)
 {
     uintptr_t at = (uintptr_t)block, base = (uintptr_t)arena;
     return at >= base && at < base + MARE__ARENA_BASE;
-}
-
-// Sizes of blocks grow by 8 up to 64, by 16 up to 128, by 32 up to 256.
-static size_t class_of(size_t size)
-{
-    return size <= 64    ? (size + 7) / 8
-           : size <= 128 ? 8 + (size - 64 + 15) / 16
-                         : 12 + (size - 128 + 31) / 32;
-}
-
-static size_t size_of_class(size_t class)
-{
-    return class <= 8 ? class * 8 : class <= 12 ? 64 + (class - 8) * 16 : 128 + (class - 12) * 32;
 }
 
 static void *take(struct mare__arena *arena, size_t size)
@@ -295,7 +314,8 @@ void mare__arena_born(struct mare__arena *arena)
 
 bool mare__arena_remember(struct mare__arena *arena, enum mare__moment moment)
 {
-    if (arena->chunks || !mare__list_empty(&arena->large))
+    if (arena->chunks || !mare__list_empty(&arena->large) ||
+        arena->end != (char *)arena + MARE__ARENA_BASE) // it carves from an old stack
         return false;
     if (!arena->memory)
         arena->memory = mare__alloc_zero(sizeof *arena->memory);

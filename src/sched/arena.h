@@ -41,8 +41,8 @@ void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 // Room for four pointers that the owner may use between two lives. Only when birth is remembered.
 void *mare__arena_scratch(struct mare__arena *arena);
 
-// What is allocated beyond what is in use now is paid for by an account (which outlives the arena),
-// or, with NULL, by nobody. An allocation for which the account has not enough left fails.
+// An account (which outlives the arena) pays for allocations beyond what is in use now; with NULL
+// nobody does. An allocation for which the account has not enough left fails.
 void mare__arena_account(struct mare__arena *arena, struct mare__account *account);
 
 // Bytes in use. Any thread may ask while the arena exists.

@@ -107,7 +107,20 @@ static mare_err attempt_select(struct mare__local *process, struct mare__sleep *
     return err;
 }
 
-bool mare__sleep_commit(struct mare__local *process, struct mare__sleep *sleep)
+// It need not wait after all.
+static bool commit_failed(struct mare__sleep *sleep, uint32_t fired, mare_err err)
+{
+    sleep->wait.fired = fired;
+    sleep->wait.result = err;
+    sleep->timed = false;
+    // Relaxed: somebody may be looking what it waits for (look.c).
+    __atomic_store_n(&sleep->waits, MARE__WAITS_NOT, __ATOMIC_RELAXED);
+    return false;
+}
+
+// Any wait but the most frequent one.
+static __attribute__((noinline)) bool commit_other(struct mare__local *process,
+                                                   struct mare__sleep *sleep)
 {
     struct mare__wait *wait = &sleep->wait;
     uint32_t fired = MARE__FIRED_NONE;
@@ -127,14 +140,17 @@ bool mare__sleep_commit(struct mare__local *process, struct mare__sleep *sleep)
             far->ask(far);
         far->release(far);
     }
-    if (mare__must_wait(err))
-        return true;
-    wait->fired = fired;
-    wait->result = err;
-    sleep->timed = false;
-    // Relaxed: it does not wait after all, and somebody may be looking what for (look.c).
-    __atomic_store_n(&sleep->waits, MARE__WAITS_NOT, __ATOMIC_RELAXED);
-    return false;
+    return mare__must_wait(err) || commit_failed(sleep, fired, err);
+}
+
+bool mare__sleep_commit(struct mare__local *process, struct mare__sleep *sleep)
+{
+    mare_channel *channel = sleep->waits_for;
+    if (sleep->waits != MARE__WAITS_TO_RECEIVE || sleep->timed || channel->far)
+        return commit_other(process, sleep);
+    mare__wait_begin(&sleep->wait);
+    mare_err err = mare__chan_receive(channel, &sleep->wait.message, &sleep->spot);
+    return mare__must_wait(err) || commit_failed(sleep, MARE__FIRED_NONE, err);
 }
 
 void mare__sleep_clean(struct mare__local *process, struct mare__sleep *sleep)

@@ -67,8 +67,8 @@ static inline void mare__sleep_over(struct mare__local *process, struct mare__sl
     sleep->waits = MARE__WAITS_NOT;
 }
 
-// The cases of a select: whoever puts them together has them until it waits. One block, with room
-// behind the cases for as many pointers; or NULL.
+// The cases of a select: their maker has them until it waits. One block, with room behind the cases
+// for as many pointers; or NULL.
 struct mare__case *mare__cases_new(uint32_t count);
 
 static inline mare_channel **mare__cases_scratch(struct mare__case *cases, uint32_t count)

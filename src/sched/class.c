@@ -3,8 +3,8 @@
 // in a table in it (`shapes.round.Circle`). An object of such a class travels as a table, and finds
 // the class again where it arrives.
 //
-// All modules are searched, so what was found is kept in a weak table; it is looked at again each
-// time, for a program may have changed the module.
+// All modules are searched, so what was found is kept in a weak table. It is checked again each
+// time, because a program may have changed the module.
 #include <string.h>
 
 #include "sched/libraries.h"

@@ -12,10 +12,20 @@
 //
 // process->nest lists the coroutines that are being resumed inside each other, so that a kill can
 // close them all, and process->current is the innermost, so that the tick knows where to set its
-// hook.
+// hook. The coroutine that was innermost before is held by the stack of the one that resumes it,
+// and so on down to the routine's own, for as long as it is in that list: for none of them can end
+// or be left meanwhile but through here. Where a C library has resumed a coroutine without us, that
+// one is in no list, and nothing inside of it can wait: its yield would arrive at the library.
 #include "base/alloc.h"
 #include "sched/libraries.h"
 #include "sched/routine.h"
+#include "sched/state.h"
+
+// Whether a yield cannot pass from here down to the worker.
+static bool is_cut_off(lua_State *L, const struct mare__local *process)
+{
+    return L != process->current || !lua_isyieldable(L);
+}
 
 static bool enter(lua_State *L, struct mare__local *process, lua_State *co)
 {
@@ -27,23 +37,25 @@ static bool enter(lua_State *L, struct mare__local *process, lua_State *co)
         process->nest = nest;
         process->nest_room = room;
     }
+    process->unyieldable += is_cut_off(L, process);
     process->nest[process->nested++] = (struct mare__nested){co, process->current};
     process->current = co;
-    if (!lua_isyieldable(L))
-        process->unyieldable++;
     return true;
 }
 
 static void leave(lua_State *L, struct mare__local *process)
 {
     process->current = process->nest[--process->nested].before;
-    if (!lua_isyieldable(L))
-        process->unyieldable--;
+    process->unyieldable -= is_cut_off(L, process);
+    if (mare__is_out_of_time(process)) // whatever a library makes of the error
+        mare__hook_arm(process, process->current);
 }
 
 int mare__thread_close(struct mare__local *process, lua_State *co, lua_State *then)
 {
     process->current = co;
+    if (mare__is_out_of_time(process))
+        mare__hook_arm(process, co); // it has its own hook
     int status = lua_resetthread(co);
     process->current = then;
     return status;
@@ -138,7 +150,8 @@ static int finish_wrap(lua_State *L, lua_State *co, int results)
     int status = lua_status(co);
     if (status != LUA_OK &&
         status != LUA_YIELD) { // it failed: its variables are closed, which may change the error
-        status = mare__thread_close(mare__self(L), co, L);
+        struct mare__local *process = mare__self(L);
+        status = mare__thread_close(process, co, process->current);
         lua_xmove(co, L, 1);
     }
     if (status != LUA_ERRMEM && lua_type(L, -1) == LUA_TSTRING) {
@@ -191,7 +204,7 @@ static int co_close(lua_State *L)
     if (!at_bottom && (held || lua_status(co) == LUA_OK))
         return luaL_error(L, "cannot close a normal coroutine");
     // A routine that has ended keeps its results until nobody can ask for them.
-    bool well = held || mare__thread_close(process, co, L) == LUA_OK;
+    bool well = held || mare__thread_close(process, co, process->current) == LUA_OK;
     lua_pushboolean(L, well);
     if (!well)
         lua_xmove(co, L, 1);

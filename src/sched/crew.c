@@ -118,6 +118,8 @@ struct mare__lookout *mare__worker_give_lookout(struct mare__worker *worker,
 void mare__own_leave(struct mare__worker *own)
 {
     mare_runtime *runtime = own->runtime;
+    while (atomic_load(&own->wakers) > 0) // until they have let go of it: see own_ready
+        mare__yield_thread();
     free_spares(own);
     mare__free(own);
     mare__runtime_left(runtime);

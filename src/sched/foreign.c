@@ -130,12 +130,80 @@ mare_err mare_chan_try_receive(mare_channel *channel, mare_message **out)
     return receive(channel, out, false, 0);
 }
 
-mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name,
-                           mare_channel **out)
+// Does what the case says, or learns that the process has ended: whichever comes first.
+static mare_err meet(mare_process *process, struct mare__case *wanted, uint64_t deadline,
+                     mare_message *received)
+{
+    struct sleeper sleeper;
+    mare_channel *ended, *order[2];
+    uint32_t fired = MARE__FIRED_NONE;
+    mare_err err = mare__process_await(process, false, &ended);
+    if (err)
+        return err == MARE_CLOSED ? MARE_DIED : err;
+    struct mare__case cases[2] = {*wanted, {.channel = ended}};
+    sleeper_init(&sleeper);
+    err = mare__chan_select(cases, 2, 0, &sleeper.wait, received, &fired, order);
+    if (err == MARE_EMPTY) {
+        while (!mare__runtime_park(wanted->channel->runtime, &sleeper.parker, deadline))
+            mare__wait_end(&sleeper.wait, MARE_TIMEOUT);
+        for (int i = 0; i < 2; i++)
+            mare__chan_forget(cases[i].channel, &cases[i].spot);
+        err = sleeper.wait.result;
+        fired = sleeper.wait.fired;
+        if (!err && !wanted->send)
+            mare__message_move(received, &sleeper.wait.message);
+    }
+    mare__message_move(&wanted->message, &cases[0].message);
+    return fired == 1 ? MARE_DIED : err;
+}
+
+mare_err mare__send_to(mare_process *process, mare_channel *channel, mare_message *message,
+                       uint64_t deadline)
+{
+    struct mare__case wanted = {.channel = channel, .send = true};
+    mare_err err = check(channel, message);
+    if (err)
+        return err;
+    mare__trace_send_outside(channel, message);
+    mare_message none;
+    mare__message_init(&none);
+    mare__message_move(&wanted.message, message);
+    err = meet(process, &wanted, deadline, &none);
+    mare__message_move(message, &wanted.message);
+    return err;
+}
+
+mare_err mare__receive_of(mare_process *process, mare_channel *channel, uint64_t deadline,
+                          mare_message **out)
+{
+    struct mare__case wanted = {.channel = channel};
+    *out = NULL;
+    if (!usable(channel))
+        return MARE_STOPPED;
+    mare_message *message;
+    mare_err err = mare_message_create(&message);
+    if (err)
+        return err;
+    err = meet(process, &wanted, deadline, message);
+    if (err == MARE_DIED && mare__chan_receive(channel, message, NULL) == MARE_OK)
+        err = MARE_OK; // it was sent before
+    if (err) {
+        mare_message_destroy(message);
+        return err;
+    }
+    mare__trace_receive_outside(channel->runtime, channel, message);
+    *out = message;
+    return MARE_OK;
+}
+
+// With `box`, as mare__chan_create_box.
+static mare_err create(mare_runtime *runtime, size_t capacity, const char *name, bool box,
+                       mare_channel **out)
 {
     mare_channel *channel = mare__chan_new(runtime, capacity);
     if (!channel)
         return MARE_NOMEM;
+    channel->box = box;
     channel->id = atomic_fetch_add(&runtime->next_channel, 1) + 1;
     channel->name = name ? mare__alloc(strlen(name) + 1) : NULL;
     mare_err err = name && !channel->name ? MARE_NOMEM : MARE_OK;
@@ -155,6 +223,18 @@ mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *n
         mare_chan_unref(channel);
     *out = err ? NULL : channel;
     return err;
+}
+
+mare_err mare__chan_create(mare_runtime *runtime, size_t capacity, const char *name,
+                           mare_channel **out)
+{
+    return create(runtime, capacity, name, false, out);
+}
+
+mare_err mare__chan_create_box(mare_runtime *runtime, size_t capacity, const char *name,
+                               mare_channel **out)
+{
+    return create(runtime, capacity, name, true, out);
 }
 
 mare_err mare_chan_create(mare_runtime *runtime, size_t capacity, const char *name,

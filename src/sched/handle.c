@@ -130,9 +130,11 @@ void mare__function_push(lua_State *L, lua_CFunction function)
     }
 }
 
-// A reference is the process's own until a userdata has it; so when making that fails for want of
-// memory, it is given back at the process's end. There is one place for it; a finalizer that runs
-// meanwhile and makes another userdata needs more. Returns what to give to `kept`.
+// To make a userdata may fail for want of memory, and then an error leaves the function that makes
+// it. So the reference that it is to hold is noted in the process meanwhile, and if it comes to
+// nothing, the end of the process gives it back. There is one place for that. While a userdata is
+// made a finalizer may run and make another one: that needs one more place each. Returns the place,
+// for `kept`.
 static struct mare__pending *keep(lua_State *L, struct mare__local *process,
                                   struct mare__object *object)
 {

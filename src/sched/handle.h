@@ -34,7 +34,7 @@ static inline bool mare__handle_moved(const struct mare__reference *ref)
     return !ref->object || ref->away;
 }
 
-// What is behind it was sent, and is another's now: the reference is empty from here on.
+// The object was sent, and is another's now: the reference is empty from here on.
 void mare__handle_give(lua_State *L, struct mare__reference *ref);
 
 // Gives back at once what only this reference refers to; it is empty from here on.
@@ -46,7 +46,7 @@ bool mare__handle_affords(lua_State *L, size_t bytes);
 // The methods that the table at a stack index is to supply, or NULL if it is something else.
 const luaL_Reg *mare__handle_methods(lua_State *L, int index);
 
-// What is behind a reference at a stack index, or NULL if it is something else.
+// The object of the reference at a stack index, or NULL if that is something else.
 struct mare__reference *mare__handle_test(lua_State *L, int index);
 
 // Whether there is one there, with an object that is this process's.

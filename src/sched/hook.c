@@ -2,7 +2,7 @@
 // The hooks of the debug library, which share Lua's own with preemption.
 //
 // Lua has one hook for a coroutine. A program's hook and the tick that takes the worker from a
-// process (mare__hook_arm) both need it, and the program is to see the events that it would see
+// process (mare__hook_arm) both need it, and the program must see the events that it would see
 // without the tick: the same, each once, the counts exact. So ours stands there for both:
 //
 //     Lua: event -> on_event -> the program's function, if the event is the program's
@@ -173,10 +173,10 @@ static bool tell(struct mare__local *process, lua_State *L, struct setting *sett
 
 // ---- Giving way ---------------------------------------------------------------------------------
 
-// Whether what runs in L was called, at some level, by an instruction that Lua cannot just go on
-// behind after a yield: of the iterator of a loop it takes up the second half as another
-// instruction, and so it does with a comparison; where variables are closed it repeats one. It may
-// be where a tail call hides it, or too deep to look for.
+// Whether an instruction that calls is under way in L, of a kind that Lua finishes after a yield as
+// if it were one more: the call of a loop's iterator, a comparison by a metamethod, the closing of
+// variables. A hook that counts would count one too many. True also if that cannot be seen: where a
+// tail call hides who called, or too deep in the stack.
 static bool in_half_an_instruction(lua_State *L)
 {
     enum { LEVELS = 200 }; // each is found from the top

@@ -6,10 +6,10 @@
 //     string        the whole library, through its luaopen function
 //     ("x"):rep(3)  the same, through the metatable of strings; so does arithmetic on strings
 //
-// Each name is supplied once: a program that sets `os = nil` has no `os` after that. Whatever could
-// tell the difference (pairs or next over _G, a metatable for _G, rawget, `package`, `debug`) first
-// makes everything real and removes the metatable; from then on the table is as ordinary as in the
-// stock interpreter.
+// Each name is supplied once: a program that sets `os = nil` has no `os` after that. Some
+// operations could tell the difference: pairs or next over _G, a metatable for _G, rawget,
+// `package`, `debug`. They first make everything real and remove the metatable; from then on the
+// table is as ordinary as in the stock interpreter.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -99,6 +99,11 @@ static int harvest(lua_State *L)
         harvest->originals[i] = lua_tocfunction(L, -1);
         lua_pop(L, 1);
     }
+    luaL_requiref(L, LUA_OSLIBNAME, luaopen_os, 0);
+    lua_getfield(L, -1, "time");
+    harvest->originals[MARE__TIME] = lua_tocfunction(L, -1);
+    lua_getfield(L, -2, "date");
+    harvest->originals[MARE__DATE] = lua_tocfunction(L, -1);
     harvest->countdown = find_countdown(L);
     return harvest->countdown ? 0 : luaL_error(L, "no Lua 5.4");
 }
@@ -289,7 +294,7 @@ static int supply_member(lua_State *L, const luaL_Reg *members)
     return 0;
 }
 
-// Of the globals; and of tables of methods, which have the same metatable.
+// For the globals, and for tables of methods, which have the same metatable.
 static int globals_index(lua_State *L)
 {
     lua_settop(L, 2);

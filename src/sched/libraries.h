@@ -20,6 +20,8 @@ enum mare__original {
     MARE__LOADLIB,
     MARE__SEARCH_C, // of package.searchers
     MARE__SEARCH_C_ROOT,
+    MARE__TIME,
+    MARE__DATE,
     MARE__ORIGINALS
 };
 lua_CFunction mare__original(const mare_runtime *runtime, enum mare__original which);

@@ -3,13 +3,12 @@
 //
 //     new (idle) -> launch -> ready <-> running <-> blocked -> finish -> finished
 //
-// References: whoever asked for it has one, and the runtime has one from launch to finish. What is
-// known after the end (how, and the results or the error) stays in the structure until the last
-// reference goes.
+// References: its maker has one, and the runtime has one from launch to finish. How it ended, with
+// the results or the error, stays in the structure until the last reference goes.
 //
-// An error that nobody takes note of is printed. "Nobody" is decided a little after the end, for
-// whoever spawned it may be about to join: the finished process waits, with the runtime's own
-// timer, for a join to cancel the report.
+// An error that nobody takes note of is printed. "Nobody" is decided a little after the end,
+// because its maker may be about to join: the finished process waits, with the runtime's own timer,
+// for a join to cancel the report.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +119,10 @@ static int program_done(lua_State *L, int status, lua_KContext base)
     return lua_gettop(L) - (int)base;
 }
 
-// What the process starts with has been read.
+// What the process starts with has been read. The program and its arguments are what the first
+// function of the coroutine returns, and the worker resumes it with them: so that function needs no
+// memory while the program runs. But the main script has a C function below it, as in the stock
+// interpreter; and where modules have set hooks or made routines, there is no such moment.
 static int begin_program(lua_State *L, int count)
 {
     struct mare__local *process = mare__self(L);
@@ -128,6 +130,10 @@ static int begin_program(lua_State *L, int count)
     process->start = NULL;
     if (process->is_main)
         count = prepare_main(L);
+    else if (!process->pool && !process->hooked) {
+        process->is_read = true;
+        return count;
+    }
     int base = lua_gettop(L) - count;
     lua_callk(L, count - 1, LUA_MULTRET, base, program_done);
     return program_done(L, LUA_OK, base);
@@ -274,8 +280,8 @@ const char *mare__error_push(lua_State *L, int error)
     return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "?";
 }
 
-// Who spawns a function that uses a global of its own finds out here. (What the process does have
-// as a global was sought in another environment.)
+// Adds a hint for those who spawn a function that uses a global of their own. (What the process
+// does have as a global was sought in another environment.)
 static void explain_globals(lua_State *L, const struct mare__local *process)
 {
     static const char words[] = "a nil value (global '";
@@ -290,8 +296,9 @@ static void explain_globals(lua_State *L, const struct mare__local *process)
     lua_pushlstring(L, name, (size_t)(end - name));
     if (lua_gettable(L, -2) == LUA_TNIL) {
         lua_pushfstring(L,
-                        "%s; a process has globals of its own: pass it as an argument, make it a "
-                        "local of the function that spawns, or put it into a module",
+                        "%s; unless it is misspelt: globals are not copied into a process, so "
+                        "pass it as an argument, make it a local of the function that spawns, or "
+                        "put it into a module",
                         lua_tostring(L, 1));
         lua_replace(L, 1);
     }
@@ -431,8 +438,7 @@ static bool log_error(struct mare__local *process)
 {
     mare_runtime *runtime = process->shared.runtime;
     const mare_message *message = &process->sleep.wait.message;
-    bool (*note)(mare_runtime *, const char *, const char *) = atomic_load(&runtime->log_note);
-    if (!note)
+    if (!atomic_load(&runtime->log_note))
         return false;
     const char *name = process->shared.name;
     char *error = string_in(message, message->count > 2 ? 2 : 0), *trace = string_in(message, 1);
@@ -442,7 +448,7 @@ static bool log_error(struct mare__local *process)
     if (done) {
         snprintf(text, room, "process %llu%s%s died: %s", (unsigned long long)process->shared.id,
                  name ? " " : "", name ? name : "", error);
-        done = note(runtime, text, trace);
+        done = mare__log_try(runtime, false, text, trace);
     }
     mare__free(error);
     mare__free(trace);
@@ -566,6 +572,7 @@ void mare__local_finish(struct mare__local *process, int status, int results)
 
 bool mare__local_kill(struct mare__local *process, const char *reason)
 {
+    // Before the lock is taken: who holds a spinlock asks for no memory.
     char *copy = reason ? mare__alloc(strlen(reason) + 1) : NULL;
     if (copy)
         strcpy(copy, reason);
@@ -607,8 +614,12 @@ bool mare__local_heed(struct mare__local *process)
 
 const char *mare__local_status(const struct mare__local *process)
 {
+    return mare__status_word(process, atomic_load(&process->status));
+}
+
+const char *mare__status_word(const struct mare__local *process, unsigned status)
+{
     static const char *const words[] = {"idle", "ready", "running", "blocked", "finished"};
-    unsigned status = atomic_load(&process->status);
     if (status == MARE__BLOCKED && !mare__at_rest(process))
         status = MARE__RUNNING;
     return words[status];

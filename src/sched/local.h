@@ -36,6 +36,9 @@ void mare__local_observed(struct mare__local *process);
 // What it does, in a word. A process that has given up its worker but stands in no line yet runs.
 const char *mare__local_status(const struct mare__local *process);
 
+// The same of a process whose status was read already.
+const char *mare__status_word(const struct mare__local *process, unsigned status);
+
 // What to print of an error value that is no string and has no __tostring: a table as it would be
 // written in a program. One value is pushed, which keeps the text; no error is raised.
 const char *mare__error_push(lua_State *L, int error);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "platform/socket.h"
+#include "sched/handle.h"
 #include "sched/local.h"
 #include "sched/routine.h"
 #include "sched/runtime.h"
@@ -48,41 +50,167 @@ static void write_place(char (*at)[PLACE], const lua_Debug *frame)
     snprintf(*at, sizeof *at, "%s:%d", frame->short_src, frame->currentline);
 }
 
-// Where a coroutine is: the line of the innermost function in Lua.
+// Adds the module that was called, if there is room for its name.
+static void add_module(char (*at)[PLACE], const char *module)
+{
+    size_t used = strlen(*at);
+    if (*module && used + strlen(module) + sizeof " (in )" <= sizeof *at)
+        snprintf(*at + used, sizeof *at - used, " (in %s)", module);
+}
+
+// Where a coroutine is: the innermost line in Lua. For a wait inside one of Maré's modules that is
+// the program's line, and the module that it called: a process that waits for a lock is at
+// "app.lua:5 (in mare.monitor)". After a tail call the line that called is nowhere on the stack.
 static void describe_place(lua_State *L, char (*at)[PLACE])
 {
     lua_Debug frame;
-    for (int level = 0; L && lua_getstack(L, level, &frame); level++)
-        if (lua_getinfo(L, "Sl", &frame) && frame.currentline > 0) {
+    char module[LUA_IDSIZE] = "";
+    bool tail = false;
+    for (int level = 0; L && lua_getstack(L, level, &frame); level++) {
+        if (!lua_getinfo(L, "Slt", &frame))
+            continue;
+        bool in_lua = frame.currentline > 0;
+        if (in_lua && strncmp(frame.source, "=mare.", 6) != 0) {
             write_place(at, &frame);
+            add_module(at, module);
             return;
         }
+        if (in_lua && !*module)
+            write_place(at, &frame);
+        if (in_lua)
+            copy_text(module, sizeof module, frame.short_src);
+        tail = tail || frame.istailcall;
+    }
+    if (!tail)
+        return;
+    copy_text(*at, sizeof *at, "a tail call");
+    add_module(at, module);
 }
 
-static void describe_channel(const mare_channel *channel, const char *word, mare_process_info *info)
+static bool is_closed(mare_channel *channel)
 {
-    info->waits = channel->ends ? "join" : channel->id ? word : "event";
+    mare__lock_acquire(&channel->lock);
+    bool closed = channel->closed;
+    mare__lock_release(&channel->lock);
+    return closed;
+}
+
+// A descriptor is closed after the channel that tells of it: what was found out while the channel
+// was open is about this one, and not about another that got its number.
+static void describe_descriptor(mare_channel *channel, mare_process_info *info)
+{
+    _Static_assert(sizeof info->what >= MARE__DESCRIBED, "it takes any text");
+    if (is_closed(channel))
+        return;
+    mare__socket_describe(channel->event.number, channel->event.tells == MARE__TELLS_WRITE,
+                          info->what);
+    if (is_closed(channel))
+        info->what[0] = '\0';
+}
+
+static void describe_event(mare_channel *channel, mare_process_info *info)
+{
+    static const char *const texts[] = {
+        [MARE__TELLS_NOTHING] = "",
+        [MARE__TELLS_MEMORY] = "for a stream in memory",
+        [MARE__TELLS_TIMER] = "for a timer",
+        [MARE__TELLS_FILE] = "for a file",
+        [MARE__TELLS_RESOLVE] = "for the address of a name",
+        [MARE__TELLS_DATABASE] = "for a database",
+        [MARE__TELLS_SIGNAL] = "for a signal",
+        [MARE__TELLS_FAR] = "to receive from a channel of another node",
+    };
+    const struct mare__event *event = &channel->event;
+    if (event->tells == MARE__TELLS_READ || event->tells == MARE__TELLS_WRITE)
+        describe_descriptor(channel, info);
+    else if (event->tells == MARE__TELLS_CHANGE)
+        snprintf(info->what, sizeof info->what, "for a change of %s", event->name);
+    else if (event->tells == MARE__TELLS_PROGRAM)
+        snprintf(info->what, sizeof info->what, "for the end of the program with pid %d",
+                 event->number);
+    else
+        copy_text(info->what, sizeof info->what, texts[event->tells]);
+}
+
+// Returns the word for a wait at a channel: the end of a process and an event are waited for there,
+// too.
+static const char *describe_channel(mare_channel *channel, const char *word,
+                                    mare_process_info *info)
+{
     info->waits_for = channel->ends ? channel->ends : channel->id;
+    if (!channel->id && !channel->ends)
+        describe_event(channel, info);
     copy_text(info->channel, sizeof info->channel, channel->name);
     copy_text(info->channel_made, sizeof info->channel_made,
               channel->made ? channel->made->text : NULL);
+    return channel->ends ? "join" : channel->id ? word : "event";
 }
 
-static void describe_sleep(const struct mare__sleep *sleep, mare_process_info *info)
+// What a local variable has that is on top of the stack: the process that was called, the name of
+// its function, or what must happen before the request can be sent.
+static void describe_local(lua_State *L, const char *local, mare_process_info *info)
+{
+    const struct mare__reference *ref;
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (strcmp(local, "fname") == 0)
+        copy_text(info->what, sizeof info->what, text);
+    if (strcmp(local, "awaits") == 0)
+        info->waits = strcmp(text, "room") == 0 ? "room" : "serve";
+    if (strcmp(local, "callee") != 0 || !(ref = mare__handle_of(L, -1, MARE__KIND_PROCESS)) ||
+        !ref->object)
+        return;
+    const mare_process *callee = (const mare_process *)ref->object;
+    info->waits_for = callee->id;
+    copy_text(info->channel, sizeof info->channel, callee->name);
+}
+
+// The process and the function that lua/mare/rpc.lua waits for: it has them in local variables.
+// They are only looked at, so that nothing is allocated; one place on a stack is always free.
+static bool describe_call(lua_State *L, mare_process_info *info)
+{
+    lua_Debug frame;
+    int level = 0;
+    while (L && lua_getstack(L, level, &frame) && lua_getinfo(L, "Sl", &frame) &&
+           frame.currentline <= 0)
+        level++;
+    if (!L || !lua_getstack(L, level, &frame) || !lua_getinfo(L, "S", &frame) ||
+        strcmp(frame.source, "=mare.rpc") != 0)
+        return false;
+    const char *local;
+    info->waits = "call";
+    for (int i = 1; (local = lua_getlocal(L, &frame, i)) != NULL; i++) {
+        describe_local(L, local, info);
+        lua_pop(L, 1);
+    }
+    return info->waits_for != 0;
+}
+
+static void describe_select(lua_State *L, const struct mare__sleep *sleep, mare_process_info *info)
+{
+    if (describe_call(L, info))
+        return;
+    const struct mare__case *first = sleep->cases;
+    info->waits = "select";
+    info->cases = sleep->case_count;
+    if (first && sleep->case_count > 0 && (!first->about || !first->channel->id))
+        info->first = describe_channel(first->channel, first->send ? "send" : "receive", info);
+}
+
+static void describe_sleep(lua_State *L, const struct mare__sleep *sleep, mare_process_info *info)
 {
     // Relaxed: see mare__sleep_commit, which may just find that it need not wait.
     uint8_t waits = __atomic_load_n(&sleep->waits, __ATOMIC_RELAXED);
     if ((waits == MARE__WAITS_TO_SEND || waits == MARE__WAITS_TO_RECEIVE) && sleep->waits_for) {
-        describe_channel(sleep->waits_for, waits == MARE__WAITS_TO_SEND ? "send" : "receive", info);
+        info->waits = describe_channel(sleep->waits_for,
+                                       waits == MARE__WAITS_TO_SEND ? "send" : "receive", info);
     } else if (waits == MARE__WAITS_IN_SELECT) {
-        info->waits = "select";
-        info->cases = sleep->case_count;
+        describe_select(L, sleep, info);
     } else if (waits == MARE__WAITS_FOR_TIME) {
         info->waits = "time";
     }
 }
 
-// Of a process at rest: `routine` is one of several, or NULL.
+// For a process at rest: `routine` is one of several, or NULL.
 static void describe_rest(const struct mare__local *process, const struct mare__routine *routine,
                           mare_process_info *info)
 {
@@ -91,10 +219,10 @@ static void describe_rest(const struct mare__local *process, const struct mare__
     lua_State *L = nested > 0 ? nest[nested - 1].co : routine ? routine->thread : process->state;
     describe_place(L, &info->at);
     info->routine = routine ? routine->id : 1;
-    describe_sleep(routine ? &routine->sleep : &process->sleep, info);
+    describe_sleep(L, routine ? &routine->sleep : &process->sleep, info);
 }
 
-static void describe_process(struct mare__local *process, mare_process_info *info)
+static void describe_process(struct mare__local *process, unsigned status, mare_process_info *info)
 {
     mare__lock_acquire(&process->shared.lock); // its state may be going
     struct mare__arena *arena = atomic_load_explicit(&process->arena, memory_order_acquire);
@@ -106,17 +234,17 @@ static void describe_process(struct mare__local *process, mare_process_info *inf
         .memory = memory,
         .slices = atomic_load(&process->slices),
         .cpu_ns = atomic_load(&process->cpu_ns),
-        .status = mare__local_status(process),
+        .status = mare__status_word(process, status),
         .background = background,
         .waits = "",
+        .first = "",
     };
     copy_text(info->name, sizeof info->name, process->shared.name);
 }
 
-// Whether nobody touches it until the end of the look. Acquire: what it left is seen.
-static bool is_at_rest(const struct mare__local *process)
+// Whether nobody touches it until the end of the look.
+static bool is_at_rest(const struct mare__local *process, unsigned status)
 {
-    unsigned status = atomic_load_explicit(&process->status, memory_order_acquire);
     return (status == MARE__BLOCKED || status == MARE__READY) && process->state && !process->host;
 }
 
@@ -126,24 +254,27 @@ struct listing {
 };
 
 // The next row, of this process; NULL: there is no room.
-static mare_process_info *next_row(struct listing *list, struct mare__local *process)
+static mare_process_info *next_row(struct listing *list, struct mare__local *process,
+                                   unsigned status)
 {
     mare_process_info *row = list->count < list->room ? &list->rows[list->count] : NULL;
     list->count++;
     if (row)
-        describe_process(process, row);
+        describe_process(process, status, row);
     return row;
 }
 
 static void list_process(struct listing *list, struct mare__local *process, bool all)
 {
-    bool rests = is_at_rest(process);
+    // Read once: a row that says "blocked" also says what for. Acquire: what it left is seen.
+    unsigned status = atomic_load_explicit(&process->status, memory_order_acquire);
+    bool rests = is_at_rest(process, status);
     struct mare__pool *pool = rests ? atomic_load(&process->pool) : NULL;
     struct mare__list *first = pool ? pool->all.next : NULL;
     mare_process_info *row = NULL;
     unsigned routines = 0;
     if (!pool || !all || first == &pool->all)
-        row = next_row(list, process);
+        row = next_row(list, process, status);
     if (row && rests)
         describe_rest(process, pool ? &pool->main : NULL, row);
     for (struct mare__list *r = first; pool && r != &pool->all; r = r->next)
@@ -151,7 +282,7 @@ static void list_process(struct listing *list, struct mare__local *process, bool
     if (row)
         row->routines = pool ? routines : 1;
     for (struct mare__list *r = first; pool && all && r != &pool->all; r = r->next) {
-        row = next_row(list, process);
+        row = next_row(list, process, status);
         if (row) {
             describe_rest(process, MARE__ENTRY(r, struct mare__routine, in_all), row);
             row->routines = routines;
@@ -205,25 +336,63 @@ static const char *name_of(uint64_t id, const mare_process_info *rows, size_t co
     return "";
 }
 
+// A wait that belongs to a call: " for the answer of process 3 (till) to 'pay'". Returns its
+// length.
+static int write_call(const mare_process_info *row, const char *waits, char *text, size_t room)
+{
+    bool serve = strcmp(waits, "serve") == 0, answer = strcmp(waits, "call") == 0;
+    if (!serve && !answer && strcmp(waits, "room") != 0)
+        return 0;
+    return snprintf(text, room, " for %sprocess %llu%s%s%s %s '%s'",
+                    serve    ? ""
+                    : answer ? "the answer of "
+                             : "room in the inbox of ",
+                    (unsigned long long)row->waits_for, *row->channel ? " (" : "", row->channel,
+                    *row->channel ? ")" : "",
+                    serve    ? "to serve its function"
+                    : answer ? "to"
+                             : "for a call of",
+                    row->what);
+}
+
+// A wait for one thing: " to send to channel 3 (jobs)". Returns its length.
+static int write_wait(const mare_process_info *row, const char *waits,
+                      const mare_process_info *rows, size_t count, char *text, size_t room)
+{
+    if (strcmp(waits, "event") == 0 && *row->what)
+        return snprintf(text, room, " %s", row->what);
+    int length = write_call(row, waits, text, room);
+    if (length > 0)
+        return length;
+    bool joins = strcmp(waits, "join") == 0, sends = strcmp(waits, "send") == 0;
+    if (!joins && !sends && strcmp(waits, "receive") != 0)
+        return 0;
+    const char *name = joins ? name_of(row->waits_for, rows, count) : row->channel;
+    return snprintf(text, room, " %s %llu%s%s%s%s%s",
+                    joins   ? "for the end of process"
+                    : sends ? "to send to channel"
+                            : "to receive from channel",
+                    (unsigned long long)row->waits_for, *name ? " (" : "", name, *name ? ")" : "",
+                    !*name && *row->channel_made ? ", made at " : "",
+                    !*name ? row->channel_made : "");
+}
+
 const char *mare__wait_text(const mare_process_info *row, const mare_process_info *rows,
                             size_t count, char text[MARE__WAIT_TEXT])
 {
-    bool joins = strcmp(row->waits, "join") == 0, sends = strcmp(row->waits, "send") == 0;
-    const char *name = joins ? name_of(row->waits_for, rows, count) : row->channel;
     text[0] = '\0';
-    if (joins || sends || strcmp(row->waits, "receive") == 0)
-        snprintf(text, MARE__WAIT_TEXT, " %s %llu%s%s%s%s%s",
-                 joins   ? "for the end of process"
-                 : sends ? "to send to channel"
-                         : "to receive from channel",
-                 (unsigned long long)row->waits_for, *name ? " (" : "", name, *name ? ")" : "",
-                 !*name && *row->channel_made ? ", made at " : "", !*name ? row->channel_made : "");
-    else if (strcmp(row->waits, "select") == 0)
-        snprintf(text, MARE__WAIT_TEXT, " in a select of %u cases", row->cases);
-    else if (strcmp(row->waits, "event") == 0)
+    if (write_wait(row, row->waits, rows, count, text, MARE__WAIT_TEXT) > 0)
+        return text;
+    if (strcmp(row->waits, "select") == 0) {
+        char first[MARE__WAIT_TEXT - 64] = "";
+        write_wait(row, row->first, rows, count, first, sizeof first);
+        snprintf(text, MARE__WAIT_TEXT, " in a select of %u cases%s%s", row->cases,
+                 *first ? ", the first:" : "", first);
+    } else if (strcmp(row->waits, "event") == 0) {
         strcpy(text, " for a socket, a file, a timer or a program");
-    else if (strcmp(row->waits, "time") == 0)
+    } else if (strcmp(row->waits, "time") == 0) {
         strcpy(text, " for its time to come");
+    }
     return text;
 }
 
@@ -231,12 +400,7 @@ const char *mare__wait_text(const mare_process_info *row, const mare_process_inf
 
 // A table of lists, by the text's hash. Lines of a program are few; one that makes its code as it
 // runs has more, and they are not all kept.
-enum { LISTS = 64, SITES_MAX = 4096, LEVELS = 8 };
-
-struct mare__sites {
-    struct mare__site *lists[LISTS];
-    unsigned count;
-};
+enum { SITES_MAX = 4096, LEVELS = 8 };
 
 static unsigned hash(const char *text)
 {
@@ -246,29 +410,41 @@ static unsigned hash(const char *text)
     return h;
 }
 
-static struct mare__site *find_site(const struct mare__sites *sites, const char *text)
+static struct mare__site **list_of(struct mare__sites *sites, const char *text)
 {
-    struct mare__site *site = sites->lists[hash(text) % LISTS];
+    return &sites->lists[hash(text) % (sizeof sites->lists / sizeof *sites->lists)];
+}
+
+// Finds the site of a text. If there is none, `made` becomes it.
+static struct mare__site *find_site(struct mare__sites *sites, const char *text,
+                                    struct mare__site *made)
+{
+    struct mare__site **list = list_of(sites, text);
+    mare__lock_acquire(&sites->lock);
+    struct mare__site *site = *list;
     while (site && strcmp(site->text, text) != 0)
         site = site->next;
+    if (!site && made && sites->count < SITES_MAX) {
+        made->next = *list;
+        *list = site = made;
+        sites->count++;
+    }
+    mare__lock_release(&sites->lock);
     return site;
 }
 
-static const struct mare__site *keep_site(mare_runtime *runtime, const char *text)
+static const struct mare__site *keep_site(struct mare__sites *sites, const char *text)
 {
-    if (!runtime->sites)
-        runtime->sites = mare__alloc_zero(sizeof *runtime->sites);
-    struct mare__sites *sites = runtime->sites;
-    struct mare__site *site = sites ? find_site(sites, text) : NULL;
-    if (site || !sites || sites->count == SITES_MAX)
+    struct mare__site *site = find_site(sites, text, NULL);
+    if (site)
         return site;
-    site = mare__alloc(sizeof *site + strlen(text) + 1);
-    if (!site)
+    struct mare__site *made = mare__alloc(sizeof *made + strlen(text) + 1);
+    if (!made)
         return NULL;
-    strcpy(site->text, text);
-    site->next = sites->lists[hash(text) % LISTS];
-    sites->lists[hash(text) % LISTS] = site;
-    sites->count++;
+    strcpy(made->text, text);
+    site = find_site(sites, text, made); // another thread may have made it meanwhile
+    if (site != made)
+        mare__free(made);
     return site;
 }
 
@@ -281,20 +457,17 @@ const struct mare__site *mare__site_of(mare_runtime *runtime, lua_State *L)
         if (frame.currentline <= 0 || strncmp(frame.source, "=mare.", 6) == 0)
             continue;
         write_place(&text, &frame);
-        mare__lock_acquire(&runtime->site_lock);
-        const struct mare__site *site = keep_site(runtime, text);
-        mare__lock_release(&runtime->site_lock);
-        return site;
+        return keep_site(&runtime->sites, text);
     }
     return NULL;
 }
 
 void mare__sites_free(mare_runtime *runtime)
 {
-    for (unsigned i = 0; runtime->sites && i < LISTS; i++)
-        for (struct mare__site *site; (site = runtime->sites->lists[i]) != NULL;) {
-            runtime->sites->lists[i] = site->next;
+    struct mare__sites *sites = &runtime->sites;
+    for (size_t i = 0; i < sizeof sites->lists / sizeof *sites->lists; i++)
+        for (struct mare__site *site; (site = sites->lists[i]) != NULL;) {
+            sites->lists[i] = site->next;
             mare__free(site);
         }
-    mare__free(runtime->sites);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Looking at processes from outside: where each is in its code, and what it waits for.
 //
-// A process at rest may be run by a worker at any time. Who wants to look at its state holds all
-// workers back from that first, not from what they run already:
+// A process at rest may be run by a worker at any time. To look at its state, first hold all
+// workers back from running it. They finish what they run already:
 //
 //     worker: status = RUNNING   | barrier here       | looked_at?   yes: waits for the mutex
 //     looker: looked_at = true   | barrier everywhere | status RUNNING?   yes: leaves it alone

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // require and package: as the originals, and besides:
 // - a module may wait while it loads;
-// - C modules are noted, for a state with one is not recycled;
+// - C modules are noted, because a state with one is not recycled;
 // - LuaSocket's modules in C are replaced by ours, which hold back no worker;
 // - a process has the package.path, package.cpath and package.preload of the process that made it.
 //
-// What is inherited is a struct mare__modules, which does not change once it is made and is shared
-// by all who have it; NULL stands for what every state is born with. A process makes a new one when
-// it spawns and has changed something since the last time. Most have changed nothing, or have not
-// even opened the library, and hand on what they got.
+// A process inherits a struct mare__modules, which does not change once it is made and is shared by
+// all who have it; NULL stands for what every state is born with. A process makes a new one when it
+// spawns and has changed something since the last time. Most have changed nothing, or have not even
+// opened the library, and hand on what they got.
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +115,19 @@ static void push_ours(lua_State *L, const char *name)
     lua_pushcclosure(L, load_ours, 1);
 }
 
+static uintptr_t fingerprint(lua_State *L);
+
+// Whether modules are still looked for where this process has inherited it, from another.
+static bool looks_as_inherited(lua_State *L, const struct mare__local *self)
+{
+    if (self->is_main || self->host || self->modules_are_own)
+        return false;
+    lua_pushvalue(L, PACKAGE);
+    bool same = fingerprint(L) == self->modules_print;
+    lua_pop(L, 1);
+    return same;
+}
+
 // No searcher has found it. The reasons of all are on the stack; what a process could not inherit
 // is one more.
 static _Noreturn void not_found(lua_State *L, const char *name)
@@ -122,12 +135,12 @@ static _Noreturn void not_found(lua_State *L, const char *name)
     const struct mare__local *self = mare__self(L);
     const struct preloaded *found = find_preloaded(self->modules, name);
     const char *reasons = lua_tostring(L, REASONS);
-    if (found && found->why)
+    if (found && found->why && !self->modules_are_own)
         reasons = lua_pushfstring(L,
                                   "%s\n\tthe loader in package.preload of the process that started "
                                   "this one was not copied: %s",
                                   reasons, found->why);
-    else if (!self->is_main && !self->host)
+    else if (looks_as_inherited(L, self))
         reasons = lua_pushfstring(L,
                                   "%s\n\t(a process has the package.path, package.cpath and "
                                   "package.preload of the one that started it, as they were then)",
@@ -268,9 +281,9 @@ static void apply(lua_State *L, const struct mare__modules *modules)
     lua_pop(L, 1);
 }
 
-// Of the library on top of the stack: a number that changes when its paths or its loaders do. Every
-// spawn asks, so nothing is compared but addresses. What they belong to is kept (see remember), so
-// that nothing new can have the same one.
+// For the library on top of the stack: a number that changes when its paths or its loaders do.
+// Every spawn asks, so nothing is compared but addresses. What they belong to is kept (see
+// remember), so that nothing new can have the same one.
 static uintptr_t fingerprint(lua_State *L)
 {
     uintptr_t print = 0, count = 0;
@@ -386,8 +399,10 @@ static struct preloaded *copy_preloaded(lua_State *L)
     if (before && lua_tocfunction(L, -1) == load_inherited)
         return mare__ref(&before->object);
     struct preloaded *made = mare__alloc_zero(sizeof *made + strlen(name) + 1);
-    if (!made)
+    if (!made) {
         luaL_error(L, "not enough memory");
+        return NULL; // never
+    }
     mare__object_init(&made->object, MARE__KIND_INTERNAL, preloaded_destroy);
     strcpy(made->name, name);
     mare__message_init(&made->loader);
@@ -454,6 +469,7 @@ static void remake(lua_State *L)
     }
     mare__modules_unref(self->modules);
     self->modules = modules;
+    self->modules_are_own = true;
     remember(L);
 }
 

@@ -13,19 +13,20 @@
 #include "sched/worker.h"
 
 // It was killed where it cannot yield: an error takes it out of there. No pcall of Lua code stops
-// that error (see stdlib.c), and handlers of <close> on its way have their time. A C function's
-// lua_pcall may stop it; from the third time on, every instruction raises it again.
+// that error (see stdlib.c). Handlers of <close> on its way have their time before the next tick
+// raises it again. The lua_pcall of a C function can stop it; but from the third time on every
+// instruction raises it.
 static void throw_kill(lua_State *L, struct mare__local *process)
 {
-    enum { PATIENCE = 2 };
     if ((process->winding_up || process->throws > 0) &&
-        process->worker->age_ns < MARE__WIND_UP_NS && process->throws <= PATIENCE)
-        return;                  // armed in a C function before that began: a handler has its time
-    process->worker->age_ns = 0; // so has the next handler
-    if (process->throws <= PATIENCE)
-        process->throws++;
-    else
+        process->worker->age_ns < MARE__WIND_UP_NS && !mare__is_out_of_time(process))
+        return; // armed in a C function before that began: a handler has its time
+    if (mare__is_out_of_time(process)) {
         mare__hook_arm(process, L);
+    } else {
+        process->throws++;
+        process->worker->age_ns = 0; // so has the next handler
+    }
     mare__hooks_again(L);
     mare__kill_throw(L);
 }
@@ -135,11 +136,26 @@ static bool ends_turn(struct mare__worker *worker)
         over = false;
     }
     if (process->winding_up || process->throws > 0) // a killed one has time, but not for ever
-        over = mare__killed(process) && worker->age_ns >= MARE__WIND_UP_NS;
+        over = mare__killed(process) &&
+               (worker->age_ns >= MARE__WIND_UP_NS || mare__is_out_of_time(process));
     else if (atomic_load(&process->sleep.wait.note) ||
              (pool && atomic_load(&pool->main.sleep.wait.note))) // killed, or interrupted
         over = true;
     return over;
+}
+
+// Lua sets a hook by walking over all calls that are active. With a million of them that takes
+// longer than a tick, and if each tick did it, nothing else would be done. So the process gets
+// several times as much processor time as that took before it is done again.
+static void arm(struct mare__worker *worker, struct mare__local *process)
+{
+    enum { TIMES = 8 };
+    if (process->unarmed_ns > worker->tick.period_ns) {
+        process->unarmed_ns = process->unarmed_ns - worker->tick.period_ns;
+        return;
+    }
+    mare__hook_arm(process, process->current);
+    process->unarmed_ns = TIMES * (mare__thread_time_ns(worker->runtime) - worker->burnt_till);
 }
 
 // In a signal handler.
@@ -157,7 +173,7 @@ void mare__on_tick(void *argument)
     else if (sampled && !process->armed)
         process->only_sampled = true;
     if (over || sampled)
-        mare__hook_arm(process, process->current);
+        arm(worker, process);
 }
 
 // Where instructions are counted instead.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What others can do with a process. Who waits for its end waits for a channel that is closed then;
-// the channel is made when the first one wants to know.
+// What others can do with a process. To wait for its end is to wait for a channel that is closed
+// then. The channel is made when the first one wants to know.
 #include "sched/process.h"
 
 #include "base/alloc.h"

@@ -2,8 +2,8 @@
 // The lines of the ready: who stands where, and who comes next.
 //
 // Two kinds of processes share the workers: those that wait again and again and have little to do
-// in between, and those that compute. The first kind is to be served soon, the second is to have
-// its share, and neither may keep the other from the workers.
+// in between, and those that compute. The first kind must be served soon, the second must get its
+// share, and neither may keep the other from the workers.
 //
 //     waited, new, gave way, on a worker  -> [slot], [queue] --+  its own lines
 //     the same, on a thread that is none  -> [inbox] ----------+
@@ -11,13 +11,13 @@
 //     new, in a crowd that computes       -> [few], [fresh] ---+  common lines
 //     another worker's queue              -> steal ------------+
 //
-// Who becomes ready stands in the lines of the worker that made it so. It goes into the slot if the
-// queue is empty (no lock: two processes that talk to each other never touch one), otherwise to the
-// end of the queue. The slot is always older than the queue, so the order is kept.
+// A process that becomes ready stands in the lines of the worker that made it so. It goes into the
+// slot if the queue is empty (no lock: two processes that talk to each other never touch one),
+// otherwise to the end of the queue. The slot is always older than the queue, so the order is kept.
 //
-// Who has used up a slice goes to the end of the spent. That line is common to all workers:
-// whichever comes serves the first of it, and so all in it have the same share, however many
-// workers there are and however fast each of them is.
+// A process that has used up a slice goes to the end of the spent. That line is common to all
+// workers: whichever comes serves the first of it, and so all in it have the same share, however
+// many workers there are and however fast each of them is.
 //
 // A worker serves its own lines first, and the common ones when those are empty. But if a tick
 // finds it at its own ones, the common ones come first until the next tick, and then the other way
@@ -36,9 +36,9 @@
 // lines, three ticks go to the fresh and then one turn to the spent: three new ones that compute,
 // or as many as fit into that time if they wait, or end, before a tick comes.
 //
-// Who makes one new process now and then, beside somebody who has made thousands, does not wait for
-// all of those: the first few that are made in a turn of their maker's stand in a line of their
-// own. The few and the fresh take turns.
+// A process that makes one new process now and then, beside one that has made thousands, does not
+// wait for all of those: the first few that are made in a turn of their maker's stand in a line of
+// their own. The few and the fresh take turns.
 //
 // The length of a slice is a target latency divided by how many stand in line, between a least and
 // a most. It ends with a tick, but those of the spent are measured in processor time of the thread,
@@ -142,10 +142,12 @@ static bool is_new(const struct mare__local *process)
 static void own_ready(struct mare__worker *own, struct mare__local *process)
 {
     atomic_fetch_add(&own->runtime->own_busy, 1); // so that nobody takes it for a deadlock
+    atomic_fetch_add(&own->wakers, 1); // who takes the process out may end with it, and free `own`
     mare__lock_acquire(&own->lock);
     append(&own->queue, process);
-    mare__unpark(&own->parker); // under the lock: who takes it out may end with it, and free `own`
     mare__lock_release(&own->lock);
+    mare__unpark(&own->parker);
+    atomic_fetch_sub(&own->wakers, 1);
 }
 
 // Into a queue, where others see it.

@@ -5,12 +5,13 @@
 // A process begins with one routine, its main script, and needs no pool: its wait wakes the process
 // itself. With the second routine comes the pool. From then on a routine that gives up the worker
 // takes what it waits with along (process->sleep and the coroutines it is in) and puts it back when
-// it goes on, so that whatever waits, waits in the same way. Who ends the wait of a routine puts it
-// into the line of the ready, and wakes the process if it was at rest.
+// it goes on, so that whatever waits, waits in the same way. The thread that ends the wait of a
+// routine puts it into the line of the ready, and wakes the process if it was at rest.
 //
 //     running -> waiting -> ready -> running        process: runs while one is ready, else parked
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "sched/block.h"
@@ -46,9 +47,9 @@ static bool enqueue(struct mare__pool *pool, struct mare__routine *routine)
     return parked;
 }
 
-// The same for one whose slice is over: it stays the first, for only where it waits or yields may
-// another routine see what it is in the middle of. (The process runs, so nobody need make it
-// ready.)
+// The same for one whose slice is over, while it computes. It stays the first in line: no routine
+// of its process may run before it waits or yields, or they would see variables that it is in the
+// middle of changing. The process runs, so nobody need make it ready.
 static void requeue(struct mare__pool *pool, struct mare__routine *routine)
 {
     mare__lock_acquire(&pool->lock);
@@ -116,7 +117,7 @@ static void lend(const struct mare__routine *routine, struct mare__local *proces
         *(struct mare__local **)lua_getextraspace(routine->thread) = process;
 }
 
-// Whoever waits takes along what it waits with.
+// A routine that waits takes along what it waits with.
 static void move_out(struct mare__local *process, struct mare__routine *routine)
 {
     struct mare__sleep *to = &routine->sleep, *from = &process->sleep;
@@ -208,8 +209,14 @@ static void init(struct mare__local *process, struct mare__pool *pool,
     routine->sleep.wait.wake = wake;
     routine->sleep.spot.wait = &routine->sleep.wait;
     mare__list_init(&routine->sleep.spot.entry);
+    mare__list_init(&routine->in_all);
+}
+
+// From now on it lives.
+static void join_pool(struct mare__pool *pool, struct mare__routine *routine)
+{
     mare__list_append(&pool->all, &routine->in_all);
-    pool->alive++;
+    pool->alive += !routine->detached;
 }
 
 static struct mare__pool *pool_new(struct mare__local *process)
@@ -219,6 +226,7 @@ static struct mare__pool *pool_new(struct mare__local *process)
         return NULL;
     mare__list_init(&pool->all);
     init(process, pool, &pool->main, process->state);
+    join_pool(pool, &pool->main);
     pool->running = &pool->main;
     // A kill from another thread notes it, then looks for the pool (mare__local_kill). This thread
     // stores the pool, then looks at the note (dequeue). So at least one of the two sees the other.
@@ -237,22 +245,14 @@ static void push_table(lua_State *L)
     lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
 }
 
-void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread)
+// The routine at this index is kept, as long as it lives.
+static void keep(lua_State *L, int index, lua_State *thread)
 {
-    struct mare__local *process = mare__self(L);
-    struct mare__pool *pool = pool_of(process);
-    if (!pool)
-        pool = pool_new(process);
-    if (!pool)
-        luaL_error(L, "not enough memory");
+    lua_pushvalue(L, index);
     push_table(L);
-    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
     lua_rawsetp(L, -2, thread);
     lua_pop(L, 1);
-    routine->values = lua_gettop(thread) - 1;
-    init(process, pool, routine, thread);
-    lend(routine, NULL);
-    enqueue(pool, routine); // the process runs, so it is not parked
 }
 
 // Nothing of it is needed any more but what the program still refers to.
@@ -265,6 +265,53 @@ static void forget(struct mare__routine *routine)
     lua_pushnil(L);
     lua_rawsetp(L, -2, L);
     lua_pop(L, 1);
+}
+
+void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread, bool now)
+{
+    struct mare__local *process = mare__self(L);
+    struct mare__pool *pool = pool_of(process);
+    if (!pool)
+        pool = pool_new(process);
+    if (!pool)
+        luaL_error(L, "not enough memory");
+    if (now)
+        keep(L, -1, thread);
+    routine->values = lua_gettop(thread) - 1;
+    init(process, pool, routine, thread);
+    lend(routine, NULL);
+    if (!now)
+        return;
+    join_pool(pool, routine);
+    enqueue(pool, routine); // the process runs, so it is not parked
+}
+
+bool mare__routine_appoint(lua_State *L, struct mare__routine *heir)
+{
+    struct mare__pool *pool = pool_of(mare__self(L));
+    if (heir && (heir->stage != MARE__ROUTINE_LIVES || !mare__list_empty(&heir->in_all)))
+        return false;
+    if (heir)
+        keep(L, 1, heir->thread);
+    if (pool && pool->heir && pool->heir != heir)
+        forget(pool->heir);
+    if (pool) {
+        pool->heir = heir;
+        pool->heir_of = pool->running;
+    }
+    return true;
+}
+
+// The one that runs gives way, or ends: its heir takes its place.
+static void let_inherit(struct mare__pool *pool, const struct mare__routine *routine)
+{
+    struct mare__routine *heir = pool->heir;
+    if (!heir || pool->heir_of != routine)
+        return;
+    pool->heir = NULL;
+    heir->detached = routine->detached;
+    join_pool(pool, heir);
+    enqueue(pool, heir);
 }
 
 static int push_text(lua_State *L)
@@ -306,11 +353,17 @@ static void report(struct mare__local *process, struct mare__routine *routine)
         *(struct mare__local **)lua_getextraspace(L) = process; // it is at rest no longer
         text = mare__error_push(L, error);
     }
-    flockfile(stderr);
-    fprintf(stderr, "mare: routine %llu of process %llu died: ", (unsigned long long)routine->id,
-            (unsigned long long)process->shared.id);
-    fprintf(stderr, "%s\n%s\n", text ? text : "?", traceback);
-    funlockfile(stderr);
+    text = text ? text : "?";
+    const char *format = "mare: routine %llu of process %llu died: %s";
+    unsigned long long id = routine->id, of = process->shared.id;
+    size_t room = strlen(format) + 40 + strlen(text);
+    char *line = mare__alloc(room);
+    if (line)
+        snprintf(line, room, format, id, of, text);
+    // The log's records have no "mare: ": their module says it.
+    if (!line || !mare__log_try(process->shared.runtime, false, line + 6, traceback))
+        fprintf(stderr, "%s\n%s\n", line ? line : "mare: a routine died", traceback);
+    mare__free(line);
 }
 
 // One that failed has waited long enough for somebody to ask.
@@ -324,7 +377,7 @@ static void dismiss(struct mare__local *process, struct mare__routine *routine)
     forget(routine);
 }
 
-// One that failed waits a little, for whoever started it may be about to join.
+// One that failed waits a little, because its maker may be about to join.
 static void await_notice(struct mare__local *process, struct mare__pool *pool,
                          struct mare__routine *routine)
 {
@@ -379,6 +432,8 @@ bool mare__pool_back(struct mare__local *process, int *status, int *results)
             lua_pop(routine->thread, *results);
         pool->running = NULL;
         move_out(process, routine);
+        if (process->yield != MARE__YIELD_SLICE)
+            let_inherit(pool, routine);
         if (process->yield == MARE__YIELD_SLICE)
             requeue(pool, routine);
         else if (process->yield != MARE__YIELD_WAIT ||
@@ -389,6 +444,7 @@ bool mare__pool_back(struct mare__local *process, int *status, int *results)
     // A kill may show as an error: then the handlers run, and have their time, when all are closed.
     if (*status != LUA_OK && (routine == &pool->main || mare__killed(process)))
         return false;
+    let_inherit(pool, routine);
     end(process, pool, *status, *results);
     if (pool->alive > 0)
         return true;

@@ -34,14 +34,21 @@ struct mare__pool {
     // Touched only by the thread that runs the process.
     struct mare__list all;
     struct mare__routine *running;
+    struct mare__routine *heir, *heir_of; // who starts when the other gives way, or NULL
     uint64_t last_id;
     unsigned alive; // and not detached
     struct mare__routine main;
 };
 
 // Makes the userdata on top of the stack (zeros) a new routine that runs what is on the thread's
-// stack: a function and its arguments. Raises an error when there is no memory.
-void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread);
+// stack: a function and its arguments. It starts `now`, or may become somebody's heir. Raises an
+// error when there is no memory.
+void mare__routine_start(lua_State *L, struct mare__routine *routine, lua_State *thread, bool now);
+
+// When the running routine next waits, yields or ends, this one, which has not started and is the
+// first on the stack, starts; NULL: none does. One routine of a process at a time has an heir.
+// False: it has started before, and nothing was changed.
+bool mare__routine_appoint(lua_State *L, struct mare__routine *heir);
 
 // Ends what a routine of this process waits for, or will wait for next, with MARE_CANCELLED.
 void mare__routine_cancel(struct mare__routine *routine);

@@ -67,7 +67,7 @@ mare_err mare__runtime_start(const struct mare__platform *platform, const mare_o
     atomic_init(&runtime->recycle_limit, options->recycle);
     runtime->gc_stress = getenv("MARE_GC_STRESS") != NULL;
     const char *busy_wait = getenv("MARE_BUSY_WAIT");
-    // With one processor, whoever is waited for could not run meanwhile.
+    // With one processor, the other thread could not run meanwhile.
     runtime->busy_waits = mare__cpu_count() > 1 && !(busy_wait && strcmp(busy_wait, "0") == 0);
     pthread_mutex_init(&runtime->worker_mutex, NULL);
     pthread_mutex_init(&runtime->offer_mutex, NULL);
@@ -135,7 +135,7 @@ void mare__runtime_changed(mare_runtime *runtime)
 
 void mare__runtime_left(mare_runtime *runtime)
 {
-    // Under the mutex, which whoever waits for it needs before it can free the runtime.
+    // Under the mutex: a thread that waits for the end needs it before it can free the runtime.
     pthread_mutex_lock(&runtime->end_mutex);
     atomic_fetch_sub(&runtime->own_threads, 1);
     wake_waiters(runtime);

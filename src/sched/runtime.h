@@ -32,6 +32,10 @@ void mare__runtime_await_threads(mare_runtime *runtime);
 // Not after anybody was woken.
 char *mare__stuck_text(mare_runtime *runtime);
 
+// Reports a deadlock, with that text (or NULL), in the program's log or on standard error. `what`
+// is what happened; NULL: processes wait, and were ended.
+void mare__deadlock_report(mare_runtime *runtime, const char *what, const char *stuck);
+
 // Kills every process.
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason);
 

@@ -77,7 +77,7 @@ struct mare__sleep {
 // held.
 struct mare__abroad {
     bool (*kill)(mare_process *process, const char *reason);
-    void (*tie)(mare_process *process); // one of this node is linked to it
+    void (*tied)(mare_process *process); // one of this node is linked to it now, or is no more
 };
 
 // A process as others know it: who it is, whether and how it has ended, and who wants to know. That
@@ -121,6 +121,9 @@ struct mare__local {
     uint8_t yield;                     // enum mare__yield
     uint16_t unyieldable;              // coroutines resumed from where a yield is impossible
     atomic_bool traced;                // somebody listens to what it does: see trace.h
+    bool has_waited;                   // in the turns of used_ns
+    bool is_read; // what it starts with is on the stack, and no function runs: see local.c
+    bool hooked;  // the program has set a hook, in some coroutine: see hook.c
 
     // References to channels that it used last, found to be such: they need no second look.
     const struct mare__reference *known[2];
@@ -133,7 +136,12 @@ struct mare__local {
     // number of the last; and what of its slices it did not get, or had too much: see ready.c.
     uint32_t used_ns, used_until;
     int32_t owed_ns;
-    bool has_waited;
+    // Under the lock of the shared half.
+    bool reporting; // it died, and its error will be printed unless somebody looks
+    bool given_up;  // nobody waits for its end: it was killed on a thread of its own, which may not
+                    // come back from C; or it is there for others (a node's keeper)
+    bool keeps;     // it stands in the list of keepers; written once, before it has finished
+    bool closing;   // the state is: what is made now is not finalized
     _Atomic(struct mare__arena *) arena; // read by others, under the lock
     uint64_t libraries;                  // bits of the globals that were supplied: see lazy.c
     const void *globals;                 // address of its globals table while that is lazy
@@ -154,33 +162,28 @@ struct mare__local {
     uint32_t nested, nest_room;
     bool needs_close;               // something in the state has a finalizer
     bool finalizes;                 // one that is Lua code
-    bool closing;                   // the state is: what is made now is not finalized
     bool has_c_modules;             // so the state cannot be recycled
-    bool warnings_on, warning;      // what warn("@on") set; a warning's first piece was printed
+    bool warnings_on;               // what warn("@on") set
+    uint8_t warning;                // so many pieces of a warning have come
+    bool warning_tells;             // it begins as one about a finalizer does
     bool loaded;                    // the state came with its function on the stack
     bool begun;                     // what it starts with is being read, or was
     bool is_main;                   // has everything from the start, as the stock interpreter
     bool luaproc;                   // the global `luaproc` exists in it
     volatile bool winding_up;       // it has ended: handlers of <close> run
     volatile uint8_t throws;        // errors raised in it because it was killed
-    bool hooked;                    // the program has set a hook, in some coroutine: see hook.c
     volatile bool hooking;          // a hook is being set: the tick leaves it alone
+    volatile bool only_sampled;     // the tick asked only for a look at where it is: see profile.h
+    bool modules_are_own;           // `modules` is what it hands on itself; see package.c
     lua_State *volatile armed;      // where the tick asked for the worker
-    volatile bool only_sampled;     // or only for a look at where it is: see profile.h
+    volatile uint64_t unarmed_ns;   // processor time that it has before the tick asks again
     volatile uint64_t unsampled_ns; // processor time since the last look
     const void *last_body;          // what it spawned last: see code.c
     struct mare__reader *start;     // of what it starts with, until that was read
     struct mare__modules *modules;  // what it inherits: a reference, or NULL; see package.c
     uintptr_t modules_print;        // of what it would hand on when it last looked
 
-    // Under the lock of the shared half.
-    bool reporting; // it died, and its error will be printed unless somebody looks
-    bool given_up;  // nobody waits for its end: it was killed on a thread of its own, which may not
-                    // come back from C; or it is there for others (a node's keeper)
-
     atomic_ullong cpu_ns; // processor time, by samples: its worker adds to it with each tick
-
-    bool keeps; // it stands in the list of keepers; written once, before it has finished
 
     struct mare__list in_all; // the runtime's list of live processes or of keepers, under its lock
 };
@@ -246,6 +249,7 @@ struct mare__lookout {
     atomic_uint busy;            // things that it watches
     atomic_bool called;          // somebody wants something of it
     atomic_bool unattended;      // its worker has been away for long, in a C function
+    unsigned spared;             // looks that its worker, being busy, is to leave out
     void (*wait)(struct mare__lookout *lookout, uint64_t deadline); // 0: only looks
     void (*attend)(struct mare__lookout *lookout); // looks in its place, if it is still away
     void (*ring)(void *argument);                  // ends a wait; any thread
@@ -276,8 +280,10 @@ struct mare__worker {
     volatile uint64_t burnt_till; // the thread's processor time at the last tick
     unsigned long ticked_turn;    // and the number of its turn: see below
     // Of a turn: its age when Lua code was last seen to run in it; what it had used half the time
-    // later that it may be without; whether it was reported. See stuck_in_c.c.
+    // later that it may be without; its call in C at the last tick, if it was long without; whether
+    // it was reported. See stuck_in_c.c.
     volatile uint64_t heard_ns, heard_burnt_ns;
+    const void *volatile silent_call;
     volatile bool told;
     volatile sig_atomic_t ticked; // a tick came: look at the timers
 
@@ -299,6 +305,7 @@ struct mare__worker {
     uint64_t begun_ns;            // at this processor time of the thread
     unsigned long spawning_turn;  // the last one in which a process was made
     unsigned spawned;             // how many in it
+    atomic_uint wakers;           // of one that runs a single process: who is just waking it
     struct mare__tasks tasks;     // made ready on this thread
     bool alive;                   // the thread has not decided to leave
     bool started;                 // there is a runner to join; under the runtime's worker_mutex
@@ -349,8 +356,11 @@ struct mare_runtime {
     pthread_mutex_t look_mutex; // and holds this meanwhile
     uint64_t stuck_ns;          // after so long in a C function a process is reported; 0: never
     struct mare__profile *_Atomic profile; // where samples go, or NULL: see profile.h
-    struct mare__sites *sites; // where channels were made, or NULL; under the mutex of sites
-    mare__lock site_lock;
+    struct mare__sites {                   // where channels were made: see look.c
+        mare__lock lock;                   // guards all below
+        struct mare__site *lists[64];
+        unsigned count;
+    } sites;
     _Atomic(struct mare__offer *) offers; // modules of the program around it: see offer.c
     pthread_mutex_t offer_mutex;          // one offer at a time
 
@@ -382,7 +392,8 @@ struct mare_runtime {
     // src/loop/log.h.
     struct mare__log *_Atomic log; // made when first needed
     void (*_Atomic log_stop)(struct mare__log *log);
-    bool (*_Atomic log_note)(mare_runtime *runtime, const char *message, const char *traceback);
+    bool (*_Atomic log_note)(mare_runtime *runtime, bool warning, const char *message,
+                             const char *traceback);
 
     mare__lock inbox_lock;
     struct mare__line inbox; // processes whose wait was ended by a thread that is no worker
@@ -429,7 +440,8 @@ struct mare_runtime {
     atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ulong given_up;              // of the live ones
     atomic_ullong next_id, next_channel;
-    char node_name[64]; // or "": see src/node; under process_lock
+    char node_name[64]; // or "": see src/node; with its life under process_lock
+    uint64_t node_life;
 
     // What outlives its processes, until the layer above sees to it at the end of all.
     mare__lock linger_lock;
@@ -511,6 +523,16 @@ static inline void mare__unnoticed(const mare_runtime *runtime)
 {
     if (runtime->unnoticed)
         atomic_store(runtime->unnoticed, true);
+}
+
+// A message of the runtime's own for the program's log. False: there is none that takes it, so it
+// goes to standard error. Not in a signal handler.
+static inline bool mare__log_try(mare_runtime *runtime, bool warning, const char *message,
+                                 const char *traceback)
+{
+    bool (*note)(mare_runtime *, bool, const char *, const char *) =
+        atomic_load(&runtime->log_note);
+    return note && note(runtime, warning, message, traceback);
 }
 
 static inline bool mare__killed(const struct mare__local *process)

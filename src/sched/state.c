@@ -34,11 +34,30 @@ static int panic(lua_State *L)
     return 0; // Lua aborts
 }
 
+// When a finalizer fails, Lua warns in pieces: "error in ", "__gc", " (", why, ")". (A program can
+// warn in the same words.) Our finalizers do not fail, but Lua may be unable to call one: there is
+// no memory, or no stack. What such a one should have given back is given back here. To find it
+// takes a walk over all references: so that is done only for the reasons that can be ours.
+static void heed_failure(struct mare__local *process, const char *message)
+{
+    static const char *const reasons[] = {"not enough memory", "stack overflow",
+                                          "error in error handling"};
+    enum { WHY = 3 };
+    if (process->warning == 0)
+        process->warning_tells = strcmp(message, "error in ") == 0;
+    if (!process->state || !process->warning_tells || process->warning != WHY)
+        return;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (strstr(message, reasons[i])) {
+            mare__handles_salvage(process);
+            return;
+        }
+}
+
 static void on_warning(void *ud, const char *message, int continues)
 {
     struct mare__local *process = ud;
-    if (process->state && !process->warning && strcmp(message, "error in ") == 0)
-        mare__handles_salvage(process); // Lua says so of a finalizer, as a program may too
+    heed_failure(process, message);
     if (!process->warning && !continues && *message == '@') {
         if (strcmp(message, "@on") == 0)
             process->warnings_on = true;
@@ -53,7 +72,9 @@ static void on_warning(void *ud, const char *message, int continues)
         if (!continues)
             fputc('\n', stderr);
     }
-    process->warning = continues;
+    process->warning = !continues                     ? 0
+                       : process->warning < UINT8_MAX ? process->warning + 1
+                                                      : UINT8_MAX;
 }
 
 static int give_birth(lua_State *L)

@@ -15,10 +15,16 @@ void mare__state_loaded(struct mare__local *process, struct mare__code *code);
 // Runs the finalizers and gives the state back.
 void mare__state_close(struct mare__local *process);
 
-// The process has ended, and what runs from here on are its handlers of <close>: they cannot give
-// way, but in one that was killed each that does not end is cut off after about a second.
-enum { MARE__WIND_UP_NS = 1000000000 };
+// The process has ended, and what runs from here on are its handlers of <close>. They cannot give
+// way. But in one that was killed the handler that runs after about a second is cut off, the others
+// have another second, and so on. After the third time they are cut off as they begin.
+enum { MARE__WIND_UP_NS = 1000000000, MARE__WIND_UP_TIMES = 3 };
 void mare__wind_up(struct mare__local *process, bool begins);
+
+static inline bool mare__is_out_of_time(const struct mare__local *process)
+{
+    return process->throws >= MARE__WIND_UP_TIMES;
+}
 
 // Closes pending <close> variables of every coroutine on the way to where the process stands.
 void mare__state_unwind(struct mare__local *process);

@@ -2,14 +2,16 @@
 // What Maré does in place of a few functions of the standard libraries. Each behaves as the
 // original does, and besides: the ones that could see that globals are lazy make them real first;
 // setmetatable notes that a finalizer exists; print writes its line in one piece; os.execute leaves
-// signals alone; and os.exit ends every process in order. (The debug library has files of its own,
-// debug.c and hook.c; require and package are in package.c.)
+// signals alone; os.exit ends every process in order; os.time, os.date and os.clock ask the
+// platform. (The debug library has files of its own, debug.c and hook.c; require and package are in
+// package.c.)
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "platform/child.h"
+#include "platform/wall.h"
 #include "sched/block.h"
 #include "sched/handle.h"
 #include "sched/libraries.h"
@@ -188,4 +190,47 @@ static int os_execute(lua_State *L)
     return luaL_execresult(L, status);
 }
 
-const luaL_Reg mare__os_overrides[] = {{"execute", os_execute}, {"exit", mare__exit}, {NULL, NULL}};
+// The clocks are those of the platform. What the stock functions do with a time that is given, they
+// do here.
+
+static lua_Integer seconds_since_1970(const mare_runtime *runtime)
+{
+    enum { NS_PER_S = 1000000000 };
+    struct mare__wall wall;
+    runtime->platform.read_wall(runtime->platform.context, &wall);
+    return wall.utc_ns / NS_PER_S;
+}
+
+// os.time([table])
+static int os_time(lua_State *L)
+{
+    const mare_runtime *runtime = mare__self(L)->shared.runtime;
+    if (!lua_isnoneornil(L, 1))
+        return mare__original(runtime, MARE__TIME)(L);
+    lua_pushinteger(L, seconds_since_1970(runtime));
+    return 1;
+}
+
+// os.date([format [, time]])
+static int os_date(lua_State *L)
+{
+    const mare_runtime *runtime = mare__self(L)->shared.runtime;
+    if (lua_isnoneornil(L, 2)) {
+        lua_settop(L, 1);
+        lua_pushinteger(L, seconds_since_1970(runtime));
+    }
+    return mare__original(runtime, MARE__DATE)(L);
+}
+
+// os.clock(): in whole microseconds, as the stock one.
+static int os_clock(lua_State *L)
+{
+    const mare_runtime *runtime = mare__self(L)->shared.runtime;
+    uint64_t had_us = runtime->platform.cpu_time_ns(runtime->platform.context) / 1000;
+    lua_pushnumber(L, (lua_Number)had_us / 1000000);
+    return 1;
+}
+
+const luaL_Reg mare__os_overrides[] = {{"clock", os_clock},     {"date", os_date},
+                                       {"execute", os_execute}, {"exit", mare__exit},
+                                       {"time", os_time},       {NULL, NULL}};

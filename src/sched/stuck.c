@@ -47,3 +47,20 @@ char *mare__stuck_text(mare_runtime *runtime)
     mare__free(rows);
     return text;
 }
+
+void mare__deadlock_report(mare_runtime *runtime, const char *what, const char *stuck)
+{
+    unsigned long live = atomic_load(&runtime->live);
+    char usual[128];
+    snprintf(usual, sizeof usual, "deadlock: %lu %s for something that can no longer happen; ended",
+             live, live == 1 ? "process waits" : "processes wait");
+    what = what ? what : usual;
+    stuck = stuck ? stuck : "";
+    size_t room = strlen(what) + strlen(stuck) + 2;
+    char *text = mare__alloc(room);
+    if (text)
+        snprintf(text, room, "%s\n%s", what, stuck);
+    if (!text || !mare__log_try(runtime, false, text, NULL))
+        fprintf(stderr, "mare: %s\n%s", what, stuck);
+    mare__free(text);
+}

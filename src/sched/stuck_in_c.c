@@ -4,9 +4,7 @@
 //
 // The worker's own tick, a signal handler, notices. A hook that it sets is called at the next
 // instruction of Lua code; when that is long in coming there is none, and the thread is in C. If it
-// has used no processor time, it sleeps in a system call. Then nothing changes the Lua stack, and
-// the handler may read it. If it computes, that would not be safe: then its line is told when it
-// comes back.
+// has used no processor time, it sleeps in a system call; else it computes.
 #include <stdio.h>
 #include <string.h>
 
@@ -54,25 +52,109 @@ static void add_process(struct text *text, const struct mare__local *process)
     }
 }
 
+static void add_name(struct text *text, const char *before, const char *name)
+{
+    if (!name)
+        return;
+    add(text, before);
+    add(text, "'");
+    add(text, name);
+    add(text, "'");
+}
+
+static void add_line(struct text *text, const char *before, const lua_Debug *frame)
+{
+    add(text, before);
+    add(text, frame->short_src);
+    add(text, ":");
+    add_number(text, (uint64_t)frame->currentline);
+}
+
 // The line of the innermost function in Lua; and, if it is called by that, the name of the one in
 // C.
 static void add_place(struct text *text, lua_State *L, const char *before)
 {
     lua_Debug frame;
-    if (lua_getstack(L, 0, &frame) && lua_getinfo(L, "nS", &frame) && *frame.what == 'C' &&
-        frame.name) {
-        add(text, " '");
-        add(text, frame.name);
-        add(text, "'");
-    }
+    if (lua_getstack(L, 0, &frame) && lua_getinfo(L, "nS", &frame) && *frame.what == 'C')
+        add_name(text, " ", frame.name);
     for (int level = 0; level < 10 && lua_getstack(L, level, &frame); level++)
         if (lua_getinfo(L, "Sl", &frame) && frame.currentline > 0) {
-            add(text, before);
-            add(text, frame.short_src);
-            add(text, ":");
-            add_number(text, (uint64_t)frame.currentline);
+            add_line(text, before, &frame);
             return;
         }
+}
+
+// ---- In the handler -----------------------------------------------------------------------------
+// What is computing may be anywhere: it may be moving its stack, or be about to begin a call or to
+// end one. docs/decisions/021-a-stack-read-at-any-time.md says what can be read nevertheless, and
+// why only of this version of Lua.
+// A library may be another version than its headers: mare.so takes the one of its interpreter.
+static bool is_known(void)
+{
+    return LUA_VERSION_RELEASE_NUM == 50404 && strstr(lua_ident, " " LUA_RELEASE " ");
+}
+
+// All that Lua has on an active call, as this version has it.
+struct call {
+    const void *function; // in the stack
+    void *top;
+    struct call *previous, *next;
+    union {
+        struct {
+            const void *continuation;
+            ptrdiff_t error_function, context;
+        } c;
+    } u;
+    int u2;
+    short results;
+    unsigned short status;
+};
+enum { IN_C = 1 << 1 }; // in `status`
+
+// The innermost call may be half made, or half over. So its function is not looked at: what is
+// asked for its name is a call of nothing, at the same place. That reads only the caller.
+static const char *name_of(lua_State *L, lua_Debug *caller)
+{
+    static const struct {
+        uint64_t value, type;
+    } nothing;
+    struct call call = {
+        .function = &nothing, .previous = (struct call *)caller->i_ci, .status = IN_C};
+    lua_Debug frame = {.i_ci = (struct CallInfo *)&call};
+    return lua_getinfo(L, "n", &frame) ? frame.name : NULL;
+}
+
+// The function in C that the innermost one in Lua has called, and where.
+static void add_caller(struct text *text, lua_State *L)
+{
+    lua_Debug frame;
+    bool called = lua_getstack(L, 0, &frame);
+    bool in_c = !called || (((const struct call *)frame.i_ci)->status & IN_C);
+    add(text, in_c ? ", in a C function" : ", in Lua code that cannot give way");
+    for (int level = 1; level < 10 && lua_getstack(L, level, &frame); level++) {
+        lua_getinfo(L, "Sl", &frame);
+        if (*frame.what == 'C')
+            continue;
+        if (in_c || level > 1)
+            add_name(text, in_c ? " " : ", in ", name_of(L, &frame));
+        if (frame.currentline > 0)
+            add_line(text, " called at ", &frame);
+        return;
+    }
+}
+
+// What holds the worker.
+static void add_call(struct text *text, lua_State *L, bool computes)
+{
+    if (is_known()) {
+        add_caller(text, L);
+    } else {
+        add(text, ", in a C function");
+        if (!computes) // who sleeps does not change its stack
+            add_place(text, L, " called at ");
+    }
+    if (computes)
+        add(text, " (it computes)");
 }
 
 static void tell(const struct mare__worker *worker, const struct mare__local *process,
@@ -87,13 +169,20 @@ static void tell(const struct mare__worker *worker, const struct mare__local *pr
     add_process(&text, process);
     add(&text, " has held a worker for ");
     add_seconds(&text, silent_ns);
-    add(&text, ", in a C function");
-    if (computes)
-        add(&text, " that computes");
-    else
-        add_place(&text, process->current, " called at ");
+    add_call(&text, process->current, computes);
     add(&text, "\n");
     mare__say(text.bytes, text.length);
+}
+
+// Whether the innermost call is the one that it was at the last tick. If not, that one is over, and
+// the process may be about to go on in Lua.
+static bool is_same_call(struct mare__worker *worker, lua_State *L)
+{
+    lua_Debug frame;
+    const void *call = lua_getstack(L, 0, &frame) ? (const void *)frame.i_ci : NULL;
+    bool same = call == worker->silent_call;
+    worker->silent_call = call;
+    return same;
 }
 
 bool mare__stuck_watch(struct mare__worker *worker, struct mare__local *process)
@@ -106,9 +195,12 @@ bool mare__stuck_watch(struct mare__worker *worker, struct mare__local *process)
         worker->told = false;
     }
     uint64_t silent_ns = worker->age_ns - worker->heard_ns;
-    if (silent_ns < limit_ns / 2)
+    if (silent_ns < limit_ns / 2) {
         worker->heard_burnt_ns = worker->burnt_ns;
-    if (silent_ns >= limit_ns && !worker->told && process->armed == process->current) {
+        worker->silent_call = NULL;
+    }
+    if (silent_ns >= limit_ns && !worker->told && process->armed == process->current &&
+        is_same_call(worker, process->current)) {
         worker->told = true;
         tell(worker, process, silent_ns);
     }
@@ -129,6 +221,10 @@ void mare__stuck_heard(lua_State *L, struct mare__local *process)
     add(&text, " is back from C after ");
     add_seconds(&text, silent_ns);
     add_place(&text, L, ", at ");
+    char message[sizeof text.bytes + 1]; // without the "mare: ", which the log's module says
+    snprintf(message, sizeof message, "%.*s", (int)text.length - 6, text.bytes + 6);
+    if (mare__log_try(process->shared.runtime, true, message, NULL))
+        return;
     add(&text, "\n");
     mare__say(text.bytes, text.length);
 }

@@ -7,10 +7,10 @@
 //
 // The lock of a task is what makes it safe to end its wait from outside without a barrier. It is
 // held while the wait begins, that is from before the task is in any line or in the heap of timers
-// until after. Who cancels notes that, and claims the wait, under the same lock: so either the wait
-// has begun, and is ended, or it sees the note. And who has taken the task from a line of ready
-// ones waits for the lock to be free before it touches the task: the thread on which the wait began
-// may still be about to give it back, which is the last thing it does.
+// until after. A cancel leaves a note and claims the wait, under the same lock: so either the wait
+// has begun, and is ended, or it sees the note. A worker that has taken the task from a line of
+// ready ones waits for the lock to be free before it touches the task: the thread on which the wait
+// began may still be about to give it back, which is the last thing it does.
 //
 // The lock of a task comes before that of the timers, and that before those of channels. Nobody is
 // woken, and no memory asked for, while one of them is held.

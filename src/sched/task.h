@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Tasks: C functions that wait as processes do. A task says what it wants to wait for and returns.
-// Whoever ends that wait (the other end of a channel, a close, a timer, a cancel) puts the task
-// into a line of ready ones, and a worker calls its function from its own loop: never on the stack
-// of whoever woke it, never with a lock held, and on one thread at a time.
+// The end of that wait (the other end of a channel, a close, a timer, a cancel) puts the task into
+// a line of ready ones, and a worker calls its function from its own loop: never on the stack of
+// the waker, never with a lock held, and on one thread at a time.
 //
 //          mare__task_start                  somebody ends the wait            a worker
 //     rest ----------------> waiting (holds) ----------------------> ready ----------------> runs
@@ -30,7 +30,7 @@ struct mare__task {
     // and may be another's by now. It must not block: a worker stands still meanwhile.
     bool (*run)(struct mare__task *task);
     // Where it goes when it is ready: NULL for a line of the workers. Else something that calls
-    // mare__task_proceed in its turn; it is called on the stack of whoever wakes the task.
+    // mare__task_proceed in its turn; it is called on the stack of the task's waker.
     void (*ready)(struct mare__task *task);
 
     // The outcome of the last wait, for `run`. `wait.result`:
@@ -59,7 +59,8 @@ void mare__task_init(struct mare__task *task, mare_runtime *runtime,
 // ---- What it waits for next ---------------------------------------------------------------------
 // Each returns true, so that `run` can end with `return mare__task_receive(...)`. A deadline of
 // MARE_FOREVER: none. Channels, the message to be sent and the choice are not held, and must last
-// as long as the wait. Who receives from what may be another node's gives mare__chan_in of it.
+// as long as the wait. To receive from a channel that may be another node's, give mare__chan_in of
+// it.
 bool mare__task_receive(struct mare__task *task, mare_channel *channel, uint64_t deadline);
 bool mare__task_send(struct mare__task *task, mare_channel *channel, mare_message *message,
                      uint64_t deadline);

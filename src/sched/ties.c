@@ -4,11 +4,11 @@
 // A link is one block with two ends. Each end is in the index of its process, under the number of
 // the other, so that one with very many links finds any of them in a few steps. Both ends come and
 // go together, while the locks of both processes are held, the one with the lower address first. So
-// there are never two links between the same two processes, nor half of one, whoever makes, undoes
-// and ends at the same time. A process that has finished gets no new links, and undoes its last
+// there are never two links between the same two processes, nor half of one, even if both make,
+// undo and end at the same time. A process that has finished gets no new links, and undoes its last
 // ones one after the other.
 //
-// Who makes a link or a monitor pays for it until it is gone.
+// The process that makes a link or a monitor pays for it until it is gone.
 //
 // What a monitor is told has its room from the start: it comes when there is no memory, too, if
 // need be without the error and its traceback.
@@ -25,7 +25,7 @@ static const char *how_word(mare_err how)
     return how == MARE_KILLED ? "killed" : how == MARE_NONODE ? "nonode" : "died";
 }
 
-// A block for which whoever runs here pays.
+// A block that the process that runs here pays for.
 static void *make(size_t size, struct mare__account **payer)
 {
     *payer = NULL;
@@ -111,7 +111,7 @@ bool mare__process_tie(mare_process *a, mare_process *b)
     tie->payer = payer;
     if (join(a, b, tie)) {
         if (b->abroad)
-            b->abroad->tie(b);
+            b->abroad->tied(b);
         return true;
     }
     unmake(tie, sizeof *tie, payer);
@@ -142,6 +142,10 @@ static bool part(mare_process *a, mare_process *b)
     // The first of the two, with which the block begins.
     struct mare__tie *tie = (struct mare__tie *)(to_a < to_b ? to_a : to_b);
     unmake(tie, sizeof *tie, tie->payer);
+    if (a->abroad)
+        a->abroad->tied(a);
+    if (b->abroad)
+        b->abroad->tied(b);
     mare_process_unref(a);
     mare_process_unref(b);
     return true;
@@ -169,9 +173,14 @@ void mare__ties_tell(mare_process *process)
     char reason[REASON];
     mare_process *other;
     describe_end(process, reason);
+    bool badly = ended_badly(process);
     while ((other = any_tied(process)) != NULL) {
+        // One of another node is killed while it is still linked: if it is never told so, for the
+        // nodes lose each other, the link ends it. It undoes none, unless it has ended.
+        if (badly && other->abroad)
+            mare__process_kill(other, reason);
         // Else the other one has just undone it.
-        if (part(process, other) && ended_badly(process))
+        if (part(process, other) && badly && !other->abroad)
             mare__process_kill(other, reason);
         mare_process_unref(other);
     }

@@ -2,7 +2,8 @@
 // Events are numbered and told one at a time, under a mutex: so their numbers rise along every
 // chain of causes, a listener needs no lock of its own, and after mare_trace has returned the
 // former one is not called any more. The number of a send travels in bytes of the message that were
-// unused.
+// unused; to another node it goes before the message (src/node/message.c). What arrives from there
+// raises our own number beyond it: Lamport's clock (1978), which ticks with every event.
 #include "sched/trace.h"
 #include "sched/runtime.h"
 
@@ -26,12 +27,21 @@ void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user)
     trace->user = user;
     atomic_store(&trace->on, listener != NULL);
     pthread_mutex_unlock(&trace->mutex);
+    char name[sizeof runtime->node_name];
     // Under the lock under which a new process looks at `on`.
     mare__lock_acquire(&runtime->process_lock);
+    uint64_t life = runtime->node_life;
+    strcpy(name, runtime->node_name);
     for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next)
         atomic_store(&MARE__ENTRY(l, struct mare__local, in_all)->traced, atomic_load(&trace->on));
     mare__lock_release(&runtime->process_lock);
+    if (name[0])
+        mare__trace_node(runtime, name, life);
 }
+
+// A peer that says it is so many events further on than we are does not tell the truth. We would
+// soon have no numbers left: a message has 40 bits for its own.
+#define MARE__TRACE_LEAP (UINT64_C(1) << 32)
 
 // Returns the event's number, or 0 when nobody listens any more.
 static uint64_t tell(mare_runtime *runtime, mare_event event)
@@ -39,6 +49,9 @@ static uint64_t tell(mare_runtime *runtime, mare_event event)
     struct mare__trace *trace = &runtime->trace;
     pthread_mutex_lock(&trace->mutex);
     if (trace->listener) {
+        if (event.kind == MARE_EVENT_ARRIVE && event.cause > trace->last &&
+            event.cause - trace->last < MARE__TRACE_LEAP)
+            trace->last = event.cause;
         event.number = ++trace->last;
         event.time_ns = mare__now(runtime);
         trace->listener(trace->user, &event);
@@ -52,14 +65,16 @@ void mare__tell_of(const struct mare__local *process, mare_event_kind kind,
 {
     tell(process->shared.runtime, (mare_event){.kind = kind,
                                                .process = process->shared.id,
-                                               .channel = channel ? channel->id : 0});
+                                               .channel = channel ? channel->id : 0,
+                                               .name = channel ? channel->name : NULL});
 }
 
 // `process` is 0 for a thread that is none.
 static void tell_of_send(mare_runtime *runtime, uint64_t process, const mare_channel *channel,
                          mare_message *message)
 {
-    mare_event event = {.kind = MARE_EVENT_SEND, .process = process, .channel = channel->id};
+    mare_event event = {
+        .kind = MARE_EVENT_SEND, .process = process, .channel = channel->id, .name = channel->name};
     mare__message_stamp(message, tell(runtime, event));
 }
 
@@ -69,6 +84,7 @@ static void tell_of_receive(mare_runtime *runtime, uint64_t process, const mare_
     tell(runtime, (mare_event){.kind = MARE_EVENT_RECEIVE,
                                .process = process,
                                .channel = channel ? channel->id : 0,
+                               .name = channel ? channel->name : NULL,
                                .cause = mare__message_stamp_of(message)});
 }
 
@@ -118,7 +134,8 @@ void mare__trace_start(struct mare__local *process)
         tell(process->shared.runtime,
              (mare_event){.kind = MARE_EVENT_START,
                           .process = process->shared.id,
-                          .cause = mare__message_stamp_of(&process->sleep.wait.message)});
+                          .cause = mare__message_stamp_of(&process->sleep.wait.message),
+                          .name = process->shared.name});
 }
 
 void mare__trace_end(struct mare__local *process)
@@ -126,4 +143,22 @@ void mare__trace_end(struct mare__local *process)
     mare_event event = {.kind = MARE_EVENT_END, .process = process->shared.id};
     uint64_t number = mare__traced(process) ? tell(process->shared.runtime, event) : 0;
     mare__message_stamp(&process->sleep.wait.message, number); // what it had was of something else
+}
+
+void mare__trace_node(mare_runtime *runtime, const char *name, uint64_t life)
+{
+    if (atomic_load(&runtime->trace.on))
+        tell(runtime, (mare_event){.kind = MARE_EVENT_NODE, .other = life, .name = name});
+}
+
+uint64_t mare__trace_arrive(mare_runtime *runtime, const char *node, uint64_t life,
+                            uint64_t channel, uint64_t number)
+{
+    if (!atomic_load(&runtime->trace.on))
+        return 0;
+    return tell(runtime, (mare_event){.kind = MARE_EVENT_ARRIVE,
+                                      .channel = channel,
+                                      .other = life,
+                                      .cause = number,
+                                      .name = node});
 }

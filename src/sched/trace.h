@@ -53,3 +53,17 @@ void mare__trace_receive_outside(mare_runtime *runtime, const mare_channel *chan
 void mare__trace_spawn(struct mare__local *process);
 void mare__trace_start(struct mare__local *process);
 void mare__trace_end(struct mare__local *process);
+
+// The program is a node now, which has a name and a life (its incarnation).
+void mare__trace_node(mare_runtime *runtime, const char *name, uint64_t life);
+
+// A message of that node is here, as its event of this number told. Returns the number of its
+// arrival, for the message; 0: nobody listens.
+uint64_t mare__trace_arrive(mare_runtime *runtime, const char *node, uint64_t life,
+                            uint64_t channel, uint64_t number);
+
+// The number that a message takes along to another node, or 0.
+static inline uint64_t mare__trace_number(const mare_runtime *runtime, const mare_message *message)
+{
+    return atomic_load(&runtime->trace.on) ? mare__message_stamp_of(message) : 0;
+}

@@ -26,6 +26,8 @@
 
 enum frame_kind { ARRAY, MAP, FUNCTION, TRAVEL, OBJECT };
 
+enum { SHALLOW = 8 }; // bytes may move so often for the tables around them, and not more often
+
 static bool fail(struct mare__walk *w, mare_err err, const char *refusal)
 {
     w->err = err;
@@ -178,6 +180,9 @@ static bool begin_function(struct mare__walk *w)
     return true;
 }
 
+// Beside the number of a value that travels as another one, until that one is written.
+enum { IN_ITSELF = 1 };
+
 // A value whose metatable says how it travels: the substitute takes its place.
 static bool begin_travel(struct mare__walk *w)
 {
@@ -186,7 +191,7 @@ static bool begin_travel(struct mare__walk *w)
     if (w->begins_again || !push_frame(w, TRAVEL, MARE__PACK_EXT))
         return false;
     w->frames[w->depth - 1].number = w->numbered;
-    mare__seen_add(&w->seen, NULL, w->numbered++, 0);
+    mare__seen_add(&w->seen, NULL, w->numbered++, IN_ITSELF);
     luaL_getmetafield(L, -1, "__travel");
     lua_pushvalue(L, -2);
     w->depth--; // what is wrong with it is said of the value, not of what is in it
@@ -204,13 +209,12 @@ static bool begin_travel(struct mare__walk *w)
 
 // Writes the number of a value that was met before. One that travels as another is not there
 // before that one is.
-static bool repeat(struct mare__walk *w, uint32_t number)
+static bool repeat(struct mare__walk *w, const struct mare__seen *seen)
 {
-    for (uint32_t i = 0; i < w->depth; i++)
-        if (w->frames[i].kind == TRAVEL && w->frames[i].number == number)
-            return fail(w, MARE_BADMSG, "a value inside of what its own __travel returned");
+    if (seen->extra == IN_ITSELF)
+        return fail(w, MARE_BADMSG, "a value inside of what its own __travel returned");
     lua_pop(w->L, 1);
-    return write_repeat(w, number);
+    return write_repeat(w, seen->number);
 }
 
 // A table whose metatable a module has, whose name and place in it are on top of the stack.
@@ -242,7 +246,7 @@ static bool begin_table(struct mare__walk *w)
     struct mare__seen seen;
     int top = lua_gettop(L);
     if (mare__seen_find(&w->seen, NULL, &seen))
-        return repeat(w, seen.number);
+        return repeat(w, &seen);
     if (lua_topointer(L, -1) == w->globals) {
         lua_pop(L, 1);
         return write_ext(w, MARE__EXT_GLOBALS, "", 0);
@@ -326,7 +330,7 @@ static bool begin_userdata(struct mare__walk *w)
     }
     struct mare__seen seen;
     if (has_travel(L))
-        return mare__seen_find(&w->seen, NULL, &seen) ? repeat(w, seen.number) : begin_travel(w);
+        return mare__seen_find(&w->seen, NULL, &seen) ? repeat(w, &seen) : begin_travel(w);
     return fail(w, MARE_BADMSG, refusal_of_userdata(L));
 }
 
@@ -366,24 +370,52 @@ static bool begin(struct mare__walk *w)
     return done;
 }
 
-// The array is over and pairs follow: what was written becomes the first half of a mixed table.
-static bool become_map(struct mare__walk *w, struct mare__walk_frame *frame)
+// What was written of an array becomes the beginning of a mixed table.
+static bool become_mixed(struct mare__walk *w, struct mare__walk_frame *frame)
 {
-    frame->kind = MAP;
-    if (frame->count == 0)
-        return true;
-    uint8_t zeros[MARE__PACK_EXT + MARE__PACK_TABLE] = {0};
+    uint8_t zeros[MARE__PACK_EXT] = {0};
     uint32_t length = w->message->length - frame->start;
     if (!append(w, zeros, sizeof zeros))
         return false;
     uint8_t *start = at(w, frame->start);
     memmove(start + MARE__PACK_EXT, start, length);
-    mare__pack_array_header(start + MARE__PACK_EXT, frame->count);
     // The handles that moved are found through offsets.
     mare__message_shift_handles(w->message, frame->start, MARE__PACK_EXT);
     frame->mixed = true;
+    return true;
+}
+
+// The array is over and pairs follow, or none after all.
+static bool become_map(struct mare__walk *w, struct mare__walk_frame *frame)
+{
+    uint8_t zeros[MARE__PACK_TABLE] = {0};
+    frame->kind = MAP;
+    if (frame->count == 0)
+        return true;
+    if ((!frame->mixed && !become_mixed(w, frame)) || !append(w, zeros, sizeof zeros))
+        return false;
+    mare__pack_array_header(at(w, frame->start) + MARE__PACK_EXT, frame->count);
     frame->inner = w->message->length - MARE__PACK_TABLE;
     frame->count = 0;
+    return true;
+}
+
+// A table is written as an array until a key comes that is not the next index: then what was
+// written moves, to make room for the head of a mixed one. Before a large value of an array is
+// written, this looks whether such a key will come (the pair is on top of the stack). Else that
+// value would move, and with tables in each other once more for each table around it.
+static bool look_ahead(struct mare__walk *w, struct mare__walk_frame *frame)
+{
+    lua_State *L = w->L;
+    lua_Integer last = (lua_Integer)frame->count + 1;
+    frame->looked = true;
+    lua_pushvalue(L, -2);
+    while (lua_next(L, frame->index)) {
+        bool in_order = lua_isinteger(L, -2) && lua_tointeger(L, -2) == ++last;
+        lua_pop(L, in_order ? 1 : 2);
+        if (!in_order)
+            return become_mixed(w, frame);
+    }
     return true;
 }
 
@@ -402,6 +434,8 @@ static bool step_table(struct mare__walk *w, struct mare__walk_frame *frame)
         return begin(w);
     }
     if (!lua_next(L, frame->index)) {
+        if (frame->mixed && frame->kind == ARRAY && !become_map(w, frame))
+            return false; // a __travel has taken the pairs away
         uint8_t *start = at(w, frame->start);
         if (frame->mixed) {
             mare__pack_map_header(at(w, frame->inner), frame->count);
@@ -418,6 +452,8 @@ static bool step_table(struct mare__walk *w, struct mare__walk_frame *frame)
     }
     if (frame->kind == ARRAY) {
         if (lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)frame->count + 1) {
+            if (w->depth > SHALLOW && !frame->looked && !is_plain(L, -1) && !look_ahead(w, frame))
+                return false;
             frame->count++;
             return begin(w);
         }
@@ -472,6 +508,8 @@ static bool step(struct mare__walk *w)
         return step_table(w, frame);
     if (frame->count++ == 0)
         return begin(w);
+    if (frame->kind == TRAVEL)
+        mare__seen_add(&w->seen, NULL, frame->number, 0);
     mare__pack_ext_header(at(w, frame->start),
                           frame->kind == OBJECT ? MARE__EXT_OBJECT : MARE__EXT_TRAVEL,
                           w->message->length - frame->start - MARE__PACK_EXT);

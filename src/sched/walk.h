@@ -7,7 +7,8 @@
 
 struct mare__walk_frame {
     uint8_t kind;
-    bool mixed;      // MAP: an array comes before it, both inside an ext
+    bool mixed;      // an array and then a map, both inside an ext
+    bool looked;     // ARRAY: whether pairs will follow is known
     bool value_next; // MAP: the key was a rich value; its value is still to be written
     uint32_t start;  // where the header is
     uint32_t inner;  // mixed: where the map's header is

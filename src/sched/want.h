@@ -25,8 +25,8 @@ static inline bool mare__must_wait(mare_err err)
 mare_err mare__want_try(const struct mare__want *want, struct mare__wait *wait, uint32_t *fired);
 
 // The same, or stands in line with the spot and starts the timer. Spinlocks may be held: nobody is
-// woken, but whoever was met, if not NULL, is `*met`, whose wake the caller calls when no lock is
-// held; and no memory is asked for. MARE_NOMEM: a ring is too small, and grows when it is tried.
+// woken, and no memory is asked for. The other end, if there was one, is `*met`: the caller calls
+// its wake when no lock is held. MARE_NOMEM: a ring is too small, and grows when it is tried.
 //
 // Another thread may end the wait, and wake its owner, before this has returned. The owner must not
 // begin its next wait, or free this one, while this still touches it. So the owner, woken, first

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Workers: threads that run ready processes. Who is ready, and in which order, is in ready.c.
+// Workers: threads that run ready processes. ready.c has who is ready, and in which order they run.
 //
 //     ready -> run -> waits | gives way | ends
 //
 // Sleep and wake: a worker announces itself as idle, then looks once more everywhere, then sleeps
-// (rest). Whoever adds work that another could do, or a timer, first adds it and then looks at the
-// idle count (mare__workers_wake). Between its two steps each has a full fence, so at least one of
-// the two sees what the other did first.
+// (rest). A thread that adds work that another could do, or a timer, first adds it and then looks
+// at the idle count (mare__workers_wake). Between its two steps each has a full fence, so at least
+// one of the two sees what the other did first.
 #include <assert.h>
 #include <stdio.h>
 
@@ -87,6 +87,11 @@ static inline __attribute__((always_inline)) void run(struct mare__worker *worke
             continue;
         }
         if (status != LUA_YIELD) {
+            if (process->is_read && status == LUA_OK) { // and its program begins: see local.c
+                process->is_read = false;
+                arguments = results - 1;
+                continue;
+            }
             mare__local_finish(process, status, results);
             return;
         }
@@ -148,6 +153,19 @@ static void look(struct mare__worker *worker)
     worker->runs = 0;
     if (lookout)
         lookout->wait(lookout, 0);
+}
+
+// The same of one who has something to do: not if the last look has shown that there is more of it
+// than others would add.
+static void look_too(struct mare__worker *worker)
+{
+    struct mare__lookout *lookout = mare__lookout_in(worker);
+    if (lookout && lookout->spared > 0 && !atomic_load(&lookout->called)) {
+        lookout->spared--;
+        worker->runs = 0;
+    } else {
+        look(worker);
+    }
 }
 
 static bool anything_looked_for(mare_runtime *runtime)
@@ -268,7 +286,7 @@ static void on_ticked(struct mare__worker *worker)
     if (worker->tick.period_ns != MARE__TICK_NS && !crowd)
         mare__worker_tick(worker, MARE__TICK_NS);
     mare__timer_expire(worker->runtime, mare__now(worker->runtime));
-    look(worker);
+    look_too(worker);
 }
 
 // Nobody is ready in its own lines: everywhere else. A task of another is run where it is found.
@@ -285,10 +303,11 @@ static struct mare__local *find_elsewhere(struct mare__worker *worker)
     return process;
 }
 
-// Looks for events for a while, if they have come soon lately.
+// Looks for events for a while. Others have the processor between two looks, and before the first:
+// it may be one of them that has to answer.
 static struct mare__local *keep_vigil(struct mare__worker *worker)
 {
-    bool goes_on = mare__vigil_begin(&worker->vigil, mare__now(worker->runtime));
+    bool goes_on = true;
     while (goes_on && !atomic_load_explicit(&worker->quit, memory_order_relaxed)) {
         mare__yield_thread();
         look(worker);
@@ -304,17 +323,18 @@ static struct mare__local *keep_vigil(struct mare__worker *worker)
     return NULL;
 }
 
-// Looks a few times before it sleeps: a wake through the kernel costs more than a short wait.
+// Looks a few times before it sleeps: a wake through the kernel costs more than a short wait. If
+// events have come soon lately, it looks for them as well.
 static struct mare__local *find_patiently(struct mare__worker *worker)
 {
     struct mare__local *process = NULL;
+    if (mare__lookout_in(worker) && mare__vigil_begin(&worker->vigil, mare__now(worker->runtime)))
+        return keep_vigil(worker);
     for (int i = 1; i < MARE__SPINS && !process && !mare__others_wait(worker) && !worker->quit;
          i++) {
         mare__pause();
         process = find_elsewhere(worker);
     }
-    if (!process && mare__lookout_in(worker))
-        process = keep_vigil(worker);
     return process;
 }
 
@@ -323,7 +343,7 @@ static inline struct mare__local *find(struct mare__worker *worker)
     if (worker->ticked || !worker->tick.made)
         on_ticked(worker);
     else if (++worker->runs >= RUNS_BETWEEN_LOOKS)
-        look(worker);
+        look_too(worker);
     if (mare__tasks_wait(worker))
         mare__tasks_run(worker);
     struct mare__local *process = worker->common_first ? mare__ready_take_common(worker) : NULL;

@@ -18,7 +18,7 @@ void mare__base64_encode(const void *data, size_t size, char *text)
     *text = 0;
 }
 
-// What a digit stands for; -1: it is none.
+// The value of a digit; -1: it is not one.
 static int value_of(char digit)
 {
     return digit >= 'A' && digit <= 'Z'   ? digit - 'A'
@@ -36,7 +36,7 @@ ptrdiff_t mare__base64_decode(const char *text, size_t size, uint8_t *out)
         return -1;
     for (size_t at = 0; at < size; at += 4) {
         uint32_t group = 0;
-        unsigned count = 4; // digits that are no padding, which stands at the very end
+        unsigned count = 4; // digits without the padding, which may only stand at the end
         while (at + 4 == size && count > 2 && text[at + count - 1] == '=')
             count--;
         for (unsigned i = 0; i < count; i++) {

@@ -15,5 +15,5 @@ static inline size_t mare__base64_size(size_t size)
 void mare__base64_encode(const void *data, size_t size, char *text);
 
 /// Reads a text into `out`, which has room for 3 bytes of each 4. Returns how many bytes there
-/// were, or -1: it is not Base64, or has bits that no bytes were written as.
+/// were, or -1: it is not Base64, or the unused bits of its last digit are not 0.
 ptrdiff_t mare__base64_decode(const char *text, size_t size, uint8_t *out);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The reader: where lines end, where bodies end, and that nothing is larger than it may be. What a
-// head means is the matter of http_head.c, which sees it only when all of its lines have passed
+// The reader: finds where lines and bodies end, and checks that nothing is larger than it may be.
+// http_head.c finds out what a head means. It sees a head only when all of its lines have passed
 // here. So a line break that is not CR LF, a folded line, white space before a colon or a control
-// character never gets as far as a parser that would make something of it.
+// character never reaches a parser that might accept it.
 //
 //              +--> BODY ---------+
 //   HEAD ------+--> CHUNKED -> TRAILERS --+--> ENDING --> HEAD, or OVER, or SWITCHED
 //              +--> UNTIL_CLOSE --+
 //              +------------------+            from anywhere: FAILED
 //
-// The lines of a head are kept in `text` and those of a trailer are not, but both pass through the
-// same states. A limit is reached at the same byte however the bytes were cut: a run of characters
-// is measured before anything that comes after it is looked at.
+// The lines of a head are kept in `text`, those of a trailer are not; both pass through the same
+// states. A limit is reached at the same byte, however the bytes were cut: a run of characters is
+// measured before anything after it is looked at.
 #include "wire/http.h"
 
 #include "base/alloc.h"
@@ -44,8 +44,8 @@ enum state {
 };
 
 enum {
-    METHOD_MOST = 24,  // no method that is known is as long
-    CHUNK_DIGITS = 16, // what 64 bits can hold
+    METHOD_MOST = 24,  // longer than any known method
+    CHUNK_DIGITS = 16, // as many as 64 bits can hold
 };
 
 static const char bare_lf[] = "a line ends with LF alone";
@@ -127,7 +127,7 @@ static void fail_line(struct mare__http_reader *reader)
         mare__http_fail(reader, 431, "a header line is too long");
 }
 
-// The characters that go on with what the state is about, counted into the line.
+// Counts the characters that continue the current run into the line.
 static size_t run_of(struct mare__http_reader *reader, const uint8_t *in, size_t size)
 {
     if (reader->state > FIELD_VALUE)
@@ -145,7 +145,7 @@ static size_t run_of(struct mare__http_reader *reader, const uint8_t *in, size_t
     return count;
 }
 
-// Why a character that is out of place is.
+// Fails, and says why this character is out of place.
 static void fail_character(struct mare__http_reader *reader, uint8_t byte)
 {
     bool space = byte == ' ' || byte == '\t';
@@ -175,7 +175,7 @@ static void begin_field(struct mare__http_reader *reader)
     }
     reader->line_count++;
     reader->line_size = 0;
-    reader->state = FIELD_NAME; // whose first character is still to be counted
+    reader->state = FIELD_NAME; // its first character is still to be counted
 }
 
 // The state after a character that ends a run, or is not in one. True at the end of the last line.
@@ -203,8 +203,8 @@ static bool step(struct mare__http_reader *reader, uint8_t byte)
     return false;
 }
 
-// Passes over lines, up to and with the empty one: then it is true. `most` is what they may be
-// together.
+// Passes over lines, up to and with the empty line: then it returns true. `most`: the most bytes of
+// all lines together.
 static bool pass_lines(struct mare__http_reader *reader, uint32_t most, const uint8_t *in,
                        size_t size, size_t *used)
 {
@@ -310,7 +310,7 @@ static enum mare__http_event fail_body(struct mare__http_reader *reader)
     return mare__http_fail(reader, 413, "the body is too large");
 }
 
-// Whether a body may have so many bytes more.
+// Whether the body may have so many more bytes.
 static bool may_have(const struct mare__http_reader *reader, uint64_t more)
 {
     return reader->received <= reader->body_limit && more <= reader->body_limit - reader->received;
@@ -340,7 +340,7 @@ static enum mare__http_event end_message(struct mare__http_reader *reader)
 static enum mare__http_event read_length(struct mare__http_reader *reader, const uint8_t *in,
                                          size_t size, size_t *used)
 {
-    if (!may_have(reader, reader->left)) // told before a byte of it has been read
+    if (!may_have(reader, reader->left)) // refused before one byte of it was read
         return fail_body(reader);
     if (reader->left == 0)
         return end_message(reader);
@@ -434,7 +434,7 @@ static enum mare__http_event read_chunked(struct mare__http_reader *reader, cons
     if (reader->phase == FAILED)
         return MARE__HTTP_ERROR;
     if (reader->phase == TRAILERS) {
-        reader->left = 0; // counts their bytes
+        reader->left = 0; // from here it counts the bytes of extensions
         return MARE__HTTP_MORE;
     }
     if (*used == size)
@@ -448,7 +448,7 @@ static enum mare__http_event read_chunked(struct mare__http_reader *reader, cons
     return give(reader, data, count);
 }
 
-// RFC 9110 section 6.5.1 lets trailers be forgotten; they must be well formed all the same.
+// RFC 9110 section 6.5.1 allows trailers to be thrown away. Even so they must be well formed.
 static enum mare__http_event read_trailers(struct mare__http_reader *reader, const uint8_t *in,
                                            size_t size, size_t *used)
 {

@@ -3,8 +3,9 @@
 // tells what they are; writers append to bytes that somebody else sends. Nothing here waits, and
 // one thread at a time may use a reader or a writer's bytes.
 //
-// Where the RFCs let a recipient be lenient the reader is not, for two parties that are lenient in
-// different ways disagree about where a message ends, and requests are smuggled through the gap.
+// Where the RFCs allow a recipient to be lenient, this reader is strict. If two parties are lenient
+// in different ways, they disagree about where a message ends, and an attacker can smuggle requests
+// through the gap.
 //
 //     while ((event = mare__http_read(&reader, bytes, size, &used)) != MARE__HTTP_MORE) {
 //         bytes += used, size -= used;
@@ -22,8 +23,8 @@
 
 enum { MARE__HTTP_HEAD_MOST = 65535 }; // what limits.head cannot exceed
 
-// How much of everything a peer may send. A status is what a request that exceeds it is answered
-// with; the default is what mare__http_reader_init sets.
+// How much a peer may send. Each line names the default, which mare__http_reader_init sets, and the
+// status that answers a request beyond it.
 struct mare__http_limits {
     uint32_t start_line; // bytes of the first line:              8192, else 414
     uint32_t field_line; // bytes of a header line:               8192, else 431
@@ -118,14 +119,14 @@ bool mare__http_reader_idle(const struct mare__http_reader *reader);
 // next. For connections that are idle for long.
 void mare__http_reader_trim(struct mare__http_reader *reader);
 
-// Tells a reader of responses which method the next one answers, for the answers to HEAD and
-// CONNECT have no body. Holds until a response that is not interim has ended; then it is as if GET
-// had been told.
+// Tells a reader of responses which method the next response answers: answers to HEAD and CONNECT
+// have no body. Holds until a response that is not interim has ended; then it is as if GET had been
+// told.
 void mare__http_reader_expect(struct mare__http_reader *reader, struct mare__span method);
 
 // Reads some of the bytes, at most up to the next event, and says in `used` how many; the others
 // are to be given again. A message without a body needs no bytes for its END, so read until MORE,
-// with `size` 0 if need be. However the bytes are cut into pieces, the events are the same, but for
+// with `size` 0 if need be. The events do not depend on how the bytes are cut into pieces, except
 // where one BODY ends and the next begins.
 //
 // After a message that is not `keep_alive` whatever comes is read and forgotten, as RFC 9112
@@ -178,7 +179,7 @@ struct mare__http_request {
     bool keep_alive, expect_continue;
 };
 
-// Why a field of a caller's is refused: static words that can follow its name; NULL: it is not.
+// Why a caller's field is refused: static words that can follow its name; NULL: it is fine.
 const char *mare__http_field_fault(const struct mare__http_field *field, enum mare__http_kind kind);
 
 // A whole head, with the empty line that ends it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A session, and what nghttp2 tells of it. Its callbacks note what has happened, in the streams and
-// as events, and do nothing else; so nobody is called from inside of it.
+// A session, and what nghttp2 reports about it. The callbacks only note what has happened, in the
+// streams and as events. So no code of the user runs inside nghttp2.
 //
-// A stream is nghttp2's from its first HEADERS to `on_close`, and its user's from HEAD, or from
+// nghttp2 has a stream from its first HEADERS to `on_close`. The user has it from HEAD, or from
 // mare__http2_ask, to mare__http2_forget. It is freed when neither has it.
 #include "wire/http2_inner.h"
 
@@ -11,8 +11,9 @@
 #include "base/alloc.h"
 
 enum {
-    OUT_MOST = 65536, // bytes to be sent that are made at once
-    OUT_IDLE = 4096,  // and kept room for, while no stream is open
+    OUT_ROOM = 65536, // room for all bytes made at once, so that the buffer does not grow
+    FRAME_MOST = 9 + 16384,
+    OUT_IDLE = 4096, // and the room that is kept while there is nothing to send
     SPARES_MOST = 16,
     SPARE_HEAD_MOST = 1024,
     INTERIMS_MOST = 100,
@@ -96,7 +97,7 @@ void mare__http2_reset(struct mare__http2 *http2, struct mare__http2_stream *str
     if (!stream->closed)
         nghttp2_submit_rst_stream(http2->session, NGHTTP2_FLAG_NONE, stream->id, error);
     stream->left = 0;
-    stream->last = false; // what was cut off must not look whole
+    stream->last = false; // a body that was cut off must not look whole
 }
 
 void mare__http2_ignore(struct mare__http2 *http2, struct mare__http2_stream *stream)
@@ -158,7 +159,7 @@ bool mare__http2_next(struct mare__http2 *http2, struct mare__http2_event *event
     return true;
 }
 
-// One that nobody has taken yet is enough.
+// Tells of a body, unless such an event is waiting already.
 static bool tell_body(struct mare__http2 *http2, struct mare__http2_stream *stream)
 {
     if (stream->body_told || !stream->head_told || stream->ignored)
@@ -176,7 +177,7 @@ static int on_begin_head(nghttp2_session *session, const nghttp2_frame *frame, v
     struct mare__http2_stream *stream = nghttp2_session_get_stream_user_data(session, id);
     http2->block = 0;
     if (stream) {
-        if (!stream->head_told) // after an interim answer
+        if (!stream->head_told) // else an interim answer came before
             stream->head.size = stream->count = 0;
         return 0;
     }
@@ -197,11 +198,11 @@ static int on_field(nghttp2_session *session, const nghttp2_frame *frame, const 
     struct mare__http2 *http2 = user;
     struct mare__http2_stream *stream =
         nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-    // What a few bytes have been made to mean (section 10.5.1): more than anybody needs is an
-    // attack, and is seen to in mare__http2_receive.
+    // What the head takes when decompressed (section 10.5.1): a few bytes can mean very many.
+    // Beyond the limit it is an attack, which mare__http2_receive ends.
     http2->block += name_size + value_size + 32;
     if (!stream || stream->head_told || stream->forgotten)
-        return 0; // trailers, or nobody wants it
+        return 0; // trailers, or a stream that nobody wants
     return mare__http2_keep_field(http2, stream, (struct mare__span){(const char *)name, name_size},
                                   (struct mare__span){(const char *)value, value_size})
                ? 0
@@ -210,7 +211,7 @@ static int on_field(nghttp2_session *session, const nghttp2_frame *frame, const 
 
 static bool is_interim(const struct mare__http2_stream *stream)
 {
-    // ":status" comes first, of three digits, as nghttp2 has seen to
+    // nghttp2 makes sure that ":status" comes first, with three digits
     size_t at = 2 * sizeof(uint32_t) + sizeof ":status" - 1;
     return stream->head.size > at && stream->head.at[at] == '1';
 }
@@ -256,8 +257,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         nghttp2_session_consume(session, id, size);
         return 0;
     }
-    // What a server has not read is bounded for a connection, for anybody may send it; a client has
-    // asked for it, and answers that it leaves unread must not hold back the others.
+    // Unread bytes at a server count against the whole connection, because anybody may send them. A
+    // client has asked for its answers, and one that it does not read must not hold up the others.
     if (!http2->settings.server)
         nghttp2_session_consume_connection(session, size);
     return mare__bytes_add(&stream->body, bytes, size) == 0 && tell_body(http2, stream)
@@ -285,7 +286,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *
                                                                    : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
-// What we end because the peer does what it may not is as good as what it ends itself.
+// If the peer broke a rule and we end the session for it, that counts as if the peer had ended it.
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
     (void)session;
@@ -305,7 +306,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *u
     }
 }
 
-// The last that was wrong is why a session ends, if it does.
+// Notes the last invalid frame: if the session ends, that is why.
 static int on_invalid(nghttp2_session *session, const nghttp2_frame *frame, int code, void *user)
 {
     (void)session, (void)frame;
@@ -334,7 +335,7 @@ ssize_t mare__http2_supply(nghttp2_session *session, int32_t id, uint8_t *room, 
     stream->swept = false;
     if (stream->last)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
-    // Where both sides have ended CLOSED comes next, and says as much.
+    // If both sides have ended the stream, CLOSED comes next, and says as much.
     bool closes = stream->last && stream->ended;
     if (!stream->forgotten && !closes && !tell(http2, MARE__HTTP2_DRAINED, stream->id, 0))
         return NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -401,7 +402,7 @@ mare_err mare__http2_init(struct mare__http2 *http2, const struct mare__http2_se
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->limits.head},
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->streams},
-        {NGHTTP2_SETTINGS_ENABLE_PUSH, 0}, // of a client
+        {NGHTTP2_SETTINGS_ENABLE_PUSH, 0}, // for a client
     };
     if (make_session(http2) &&
         nghttp2_submit_settings(http2->session, NGHTTP2_FLAG_NONE, entries,
@@ -418,7 +419,7 @@ void mare__http2_fini(struct mare__http2 *http2)
     nghttp2_session_del(http2->session);
     http2->session = NULL;
     while (http2->streams) {
-        http2->spares = SPARES_MOST; // so that it is not kept
+        http2->spares = SPARES_MOST; // so many that it is not kept
         mare__http2_stream_free(http2, http2->streams);
     }
     while (http2->spare) {
@@ -463,11 +464,13 @@ bool mare__http2_receive(struct mare__http2 *http2, const void *bytes, size_t si
 {
     if (http2->over || !mare__http2_guard(http2, bytes, size, now))
         return false;
-    // A head may be this large before it is an attack; what is larger than the limit is a 431.
+    // A head may be this large before it counts as an attack. Between the limit and this it gets a
+    // 431.
     size_t block_most = 4 * (size_t)http2->settings.limits.head + MARE__HTTP_HEAD_MOST;
     ssize_t used = nghttp2_session_mem_recv(http2->session, bytes, size);
     if (used < 0) {
-        // It says nothing itself of a beginning that is none, and of what it cannot go on after.
+        // nghttp2 sends no GOAWAY itself for a wrong preface, and for errors after which it cannot
+        // go on.
         uint32_t error = used == NGHTTP2_ERR_BAD_CLIENT_MAGIC ? NGHTTP2_PROTOCOL_ERROR
                          : used == NGHTTP2_ERR_FLOODED        ? NGHTTP2_ENHANCE_YOUR_CALM
                                                               : NGHTTP2_INTERNAL_ERROR;
@@ -483,12 +486,9 @@ bool mare__http2_receive(struct mare__http2 *http2, const void *bytes, size_t si
 mare_err mare__http2_take(struct mare__http2 *http2, struct mare__span *bytes)
 {
     struct mare__bytes *out = &http2->out;
-    if (http2->sent == out->size) {
+    if (http2->sent == out->size)
         http2->sent = out->size = 0;
-        if (http2->open == 0 && out->capacity > OUT_IDLE)
-            mare__bytes_fini(out);
-    }
-    while (out->size < OUT_MOST) {
+    while (out->size <= OUT_ROOM - FRAME_MOST) {
         const uint8_t *more;
         ssize_t size = nghttp2_session_mem_send(http2->session, &more);
         if (size == 0)
@@ -497,6 +497,8 @@ mare_err mare__http2_take(struct mare__http2 *http2, struct mare__span *bytes)
             return MARE_NOMEM;
         mare__http2_guard_sent(http2, (size_t)size);
     }
+    if (out->size == 0 && out->capacity > OUT_IDLE)
+        mare__bytes_fini(out);
     *bytes = (struct mare__span){out->at ? out->at + http2->sent : "", out->size - http2->sent};
     return MARE_OK;
 }

@@ -8,9 +8,10 @@
 //                  │
 //     bytes ◀── take ◀── respond, ask, give, reset, say goodbye
 //
-// What a peer may do is bounded: the size of a head, the streams, the bytes that nobody has read
-// yet, by flow control; and what costs more to answer than to send, by two purses that time and
-// honest work fill again (see http2_guard.c). Who has spent one is told why, by GOAWAY.
+// What a peer may do is bounded. There are limits for the size of a head and the number of streams;
+// flow control limits the bytes that nobody has read yet. Frames that cost more to answer than to
+// send are paid for from two purses, which time and honest work fill again (see http2_guard.c). A
+// peer that has emptied one is told why, by GOAWAY.
 #pragma once
 
 #include "base/index.h"
@@ -21,7 +22,7 @@ struct nghttp2_session;
 enum mare__http2_kind {
     MARE__HTTP2_HEAD,    // a request, or an answer, has begun
     MARE__HTTP2_BODY,    // more of its body is there, or its end
-    MARE__HTTP2_DRAINED, // what was given to be sent has been taken; not told before a CLOSED
+    MARE__HTTP2_DRAINED, // all bytes that were given have been taken; not told just before CLOSED
     MARE__HTTP2_CLOSED,  // the stream is over
     MARE__HTTP2_GOODBYE, // the peer takes no more streams
 };
@@ -35,13 +36,13 @@ struct mare__http2_event {
 // One request and its answer. Only `id` to `error` are for others to read.
 struct mare__http2_stream {
     int32_t id;
-    bool bodiless; // its head has ended it
+    bool bodiless; // it has a head and no body
     bool ended;    // the peer has sent all of its body
     bool closed;   // it is over; `error` tells how
     bool answered; // an answer has been submitted, or has come
     uint32_t error;
-    uint16_t refused;   // the status to refuse its head with, or 0
-    const char *reason; // for that
+    uint16_t refused;   // the status that refuses its head, or 0
+    const char *reason; // why it is refused
 
     struct mare__index_entry entry;
     struct mare__http2_stream *next, **place;
@@ -50,15 +51,15 @@ struct mare__http2_stream {
     uint32_t count;             // fields of the head
     struct mare__bytes head;    // for each field its sizes, its name and its value
     struct mare__bytes cookies; // which may come in pieces (section 8.2.3)
-    struct mare__bytes body;    // what has come, from `taken` on, and nobody has asked for
+    struct mare__bytes body;    // what has come from `taken` on and is not read yet
     size_t taken;
-    const char *out; // what is to go, somebody else's bytes
+    const char *out; // what is to be sent; the bytes belong to the caller
     size_t left;
     bool last;               // nothing comes after it
-    size_t moved, left_then; // since the last sweep, and at it
+    size_t moved, left_then; // bytes sent since the last sweep; bytes left at that sweep
 };
 
-// So much of what must be paid for is left.
+// What is left of an allowance.
 struct mare__http2_purse {
     double coins;
     uint64_t since; // when it was filled for the last time
@@ -67,8 +68,10 @@ struct mare__http2_purse {
 struct mare__http2_settings {
     bool server;
     uint32_t streams;                // that the peer may have open at once
-    uint32_t stream_window;          // bytes of a body that may come before they are asked for
-    uint32_t session_window;         // of all bodies together; of a client, that are on their way
+    uint32_t stream_window;          // the most bytes of a body that may come before it is asked
+                                     // for
+    uint32_t session_window;         // the same for all bodies together; at a client, bytes on
+                                     // their way
     struct mare__http_limits limits; // of heads
 };
 
@@ -116,8 +119,8 @@ bool mare__http2_begun(const struct mare__http2 *http2);
 // The next event; false: there is none.
 bool mare__http2_next(struct mare__http2 *http2, struct mare__http2_event *event);
 
-// What is to be sent next, some 64 KiB at the most; empty: nothing. MARE_NOMEM, and the session is
-// of no more use. `used` of it has gone.
+// What is to be sent next, some 64 KiB at the most; empty: nothing. MARE_NOMEM, and the session
+// cannot be used any more. mare__http2_used tells how many of the bytes were sent.
 mare_err mare__http2_take(struct mare__http2 *http2, struct mare__span *bytes);
 void mare__http2_used(struct mare__http2 *http2, size_t size);
 
@@ -137,7 +140,7 @@ bool mare__http2_request_head(struct mare__http2 *http2, struct mare__http2_stre
 bool mare__http2_response_head(struct mare__http2 *http2, struct mare__http2_stream *stream,
                                struct mare__http_head *head);
 
-// What is there of its body; then how much of it has been used, so that more may come.
+// The part of its body that is here; then, how much of that was used, so that more may come.
 struct mare__span mare__http2_body(const struct mare__http2_stream *stream);
 void mare__http2_body_used(struct mare__http2 *http2, struct mare__http2_stream *stream,
                            size_t size);
@@ -182,14 +185,14 @@ mare_err mare__http2_give(struct mare__http2 *http2, struct mare__http2_stream *
 void mare__http2_reset(struct mare__http2 *http2, struct mare__http2_stream *stream,
                        uint32_t error);
 
-// Nobody asks for its body any more: what comes is thrown away.
+// Nobody wants its body any more: what comes is thrown away.
 void mare__http2_ignore(struct mare__http2 *http2, struct mare__http2_stream *stream);
 
-// Nobody asks for the stream any more: it is not found again, and is ended if it is not over.
+// The user lets go of the stream: it is not found again, and is reset if it is not over.
 void mare__http2_forget(struct mare__http2 *http2, struct mare__http2_stream *stream);
 
-// To be called once in the time that a peer has to take something: resets streams of which less
-// than `least` bytes, and not all, have gone since the last call, and returns how many.
+// Call this once in the time that a peer has to take something. Resets streams that still have
+// bytes to send, and sent fewer than `least` since the last call. Returns how many.
 size_t mare__http2_sweep(struct mare__http2 *http2, size_t least);
 
 // Tells the peer that the session will end: first that no new streams should come, then (`last`)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What keeps a peer from asking too much. nghttp2 sees to it that frames are where RFC 9113 lets
-// them be; here they are counted, before it gets them, for many are allowed that only cost:
+// Keeps a peer from asking too much. nghttp2 checks that frames stand only where RFC 9113 allows
+// them. This file counts frames before nghttp2 gets them, because many allowed frames cost this
+// side work and carry nothing:
 //
 //   a head in many CONTINUATION frames        so many, and then it is over
 //   streams begun and reset at once           the purse `resets`: each costs one, each stream that
@@ -8,18 +9,21 @@
 //   SETTINGS, PING, PRIORITY, WINDOW_UPDATE,  the purse `controls`: each costs one, requests, bytes
 //   what nobody knows, DATA with nothing in   that were sent, and time bring some back
 //
-// A purse holds no more than at the beginning, so that nobody saves up for an attack.
+// DATA with a few bytes costs nothing, because many honest peers send small pieces. Only short DATA
+// that is padded costs: it may have no content.
+//
+// A purse never holds more than at the beginning, so that a peer cannot save up for an attack.
 #include "wire/http2_inner.h"
 
 enum {
     CONTROLS_MOST = 2000,
     CONTROLS_PER_SECOND = 100,
     CONTROLS_PER_REQUEST = 2,
-    CONTROL_BYTES = 1024, // sent, that bring one back
+    CONTROL_BYTES = 1024, // bytes sent for each that is given back
     RESETS_MOST = 200,
     RESETS_PER_SECOND = 20,
     CONTINUATIONS_MOST = 8,
-    DATA_LEAST = 256, // bytes of DATA that are worth a frame
+    PADDING_MOST = 256, // a DATA frame up to this size may be all padding
     PREFACE = 24,
     HEADER = 9,
 };
@@ -75,7 +79,7 @@ static bool pay_control(struct mare__http2 *http2, double coins)
     return pay(http2, &http2->controls, coins, "too many frames that ask for nothing");
 }
 
-// A frame, of which the header is there.
+// Judges a frame, once its header is here.
 static bool look(struct mare__http2 *http2)
 {
     const uint8_t *header = http2->header;
@@ -83,8 +87,8 @@ static bool look(struct mare__http2 *http2)
     http2->payload_left = (uint32_t)header[0] << 16 | (uint32_t)header[1] << 8 | header[2];
     switch (type) {
     case NGHTTP2_DATA:
-        return http2->payload_left >= DATA_LEAST || (flags & NGHTTP2_FLAG_END_STREAM) ||
-               pay_control(http2, 1);
+        return http2->payload_left > (flags & NGHTTP2_FLAG_PADDED ? PADDING_MOST : 0) ||
+               (flags & NGHTTP2_FLAG_END_STREAM) || pay_control(http2, 1);
     case NGHTTP2_HEADERS:
         http2->in_head = !(flags & NGHTTP2_FLAG_END_HEADERS);
         http2->continuations = 0;
@@ -99,7 +103,7 @@ static bool look(struct mare__http2 *http2)
     case NGHTTP2_RST_STREAM:
         mare__http2_guard_reset(http2);
         return !http2->over && pay_control(http2, 1);
-    case NGHTTP2_SETTINGS: // each of which is 6 bytes
+    case NGHTTP2_SETTINGS: // each setting in it is 6 bytes
         return pay_control(http2, 1 + (double)http2->payload_left / 6);
     default:
         return pay_control(http2, 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Heads of HTTP/2: the fields as they come, what they mean in the words of HTTP/1.1, and how others
-// are sent. nghttp2 has seen to what RFC 9113 section 8 wants of them: which pseudo-fields there
-// are, names in lower case, no fields of a connection, and lengths that bodies keep to. What it
-// lets pass and HTTP/1.1 here does not, in a target or a host, is refused here.
+// are sent. nghttp2 has checked the rules of RFC 9113 section 8: the pseudo-fields, names in lower
+// case, no fields of a connection, bodies as long as their length says. This file refuses targets
+// and hosts that nghttp2 accepts and our HTTP/1.1 does not.
 #include <http_parser.h>
 #include <stdio.h>
 
@@ -44,7 +44,7 @@ bool mare__http2_keep_field(struct mare__http2 *http2, struct mare__http2_stream
         refuse(stream, 431, "the headers are too large");
     else if (name.at[0] != ':' && stream->count >= limits->fields)
         refuse(stream, 431, "too many header lines");
-    // Of what is refused it must still be known what it is, so that HEAD is answered as HEAD.
+    // The method of a refused request must still be known, so that HEAD is answered as HEAD.
     if (stream->refused && name.at[0] != ':')
         return true;
     if (stream->refused && value.size > limits->start_line)
@@ -86,7 +86,7 @@ static struct mare__http_field *make_room(struct mare__http2 *http2, size_t coun
     return http2->fields;
 }
 
-// Digits, as nghttp2 has seen to.
+// nghttp2 makes sure that these are digits.
 static void set_length(struct mare__http_head *head, struct mare__span digits)
 {
     head->body = MARE__HTTP_BODY_LENGTH;
@@ -249,7 +249,7 @@ static mare_err begin_pairs(struct pairs *pairs, struct mare__http2 *http2,
         names += fields[i].name.size;
     *pairs = (struct pairs){http2, http2->pairs, 0};
     http2->names.size = 0;
-    return mare__bytes_reserve(&http2->names, names); // so that they stay where they are
+    return mare__bytes_reserve(&http2->names, names); // so that the names do not move
 }
 
 static void add(struct pairs *pairs, const char *name, size_t name_size, struct mare__span value)
@@ -263,7 +263,8 @@ static void add_named(struct pairs *pairs, const char *name, struct mare__span v
     add(pairs, name, strlen(name), value);
 }
 
-// What belongs to a connection of HTTP/1.1 (section 8.2.2), and is no fault of the program's.
+// Fields of an HTTP/1.1 connection (section 8.2.2): left out, because a program may set them for
+// both.
 static bool is_dropped(struct mare__span name)
 {
     return mare__http_same(name, "keep-alive") || mare__http_same(name, "proxy-connection") ||
@@ -388,7 +389,7 @@ mare_err mare__http2_give(struct mare__http2 *http2, struct mare__http2_stream *
     stream->out = part.at;
     stream->left = part.size;
     stream->last = last;
-    // Before the head has gone there is nothing to go on with; nghttp2 comes by itself then.
+    // Before the head was sent nghttp2 has nothing to resume; it asks for the body by itself then.
     int err = nghttp2_session_resume_data(http2->session, stream->id);
     return err == NGHTTP2_ERR_NOMEM ? MARE_NOMEM : MARE_OK;
 }

@@ -12,7 +12,7 @@
 bool mare__http2_guard(struct mare__http2 *http2, const uint8_t *bytes, size_t size, uint64_t now);
 void mare__http2_guard_init(struct mare__http2 *http2, uint64_t now);
 
-// Pays for a stream that ended before its time, whoever ended it, and for honest work.
+// Charges the peer for a stream that ended before its time, and rewards honest work.
 void mare__http2_guard_reset(struct mare__http2 *http2);
 void mare__http2_guard_finished(struct mare__http2 *http2);
 void mare__http2_guard_sent(struct mare__http2 *http2, size_t size);

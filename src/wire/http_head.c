@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What a head means. http_parser takes its lines apart and knows the methods; before it comes what
-// http.c lets pass, and after it comes what RFC 9112 wants of a whole head: the one Host, the form
-// of the target, and above all how the end of the body is known. http_parser sees a whole head at
-// once, so every name and every value lies in one piece, and it needs no memory from one head to
-// the next. docs/decisions/210-http-parser.md tells what it is trusted with.
+// What a head means. http_parser takes its lines apart and knows the methods. http.c has checked
+// the lines before that. After it, this file checks what RFC 9112 requires of a whole head: one
+// Host, the form of the target, and above all how the end of the body is known. http_parser sees a
+// whole head at once, so every name and every value lies in one piece, and it needs no memory from
+// one head to the next. docs/decisions/210-http-parser.md says how far it is trusted.
 #include <http_parser.h>
 
 #include "base/alloc.h"
@@ -16,7 +16,7 @@ struct parse {
     struct mare__http_reader *reader;
     uint64_t length; // of Content-Length, else UINT64_MAX
     bool whole, no_memory;
-    bool announces; // that a body comes
+    bool announces; // the head says that a body comes
 };
 
 // ---- Text ---------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ static char lower(char character)
     return character >= 'A' && character <= 'Z' ? (char)(character + ('a' - 'A')) : character;
 }
 
-// Whether two texts are the same in any case.
+// Whether two texts are equal, if case does not count.
 static bool alike(struct mare__span text, struct mare__span other)
 {
     if (text.size != other.size)
@@ -146,7 +146,7 @@ static int on_value(http_parser *parser, const char *at, size_t size)
     return 0;
 }
 
-// Ends the parse here, with an error of ours: what http_parser makes of bodies is not wanted.
+// Ends the parse here with an error of our own, so that http_parser does not look at bodies.
 static int on_head(http_parser *parser)
 {
     struct parse *parse = parser->data;
@@ -173,7 +173,7 @@ static bool fail(struct mare__http_reader *reader, int status, const char *reaso
 static bool fail_parse(struct mare__http_reader *reader, enum http_errno why)
 {
     switch (why) {
-    case HPE_INVALID_METHOD: // a token, for http.c let it pass, but none that is known
+    case HPE_INVALID_METHOD: // http.c checked that it is a token, but no known method
         return fail(reader, 501, "the method is not known");
     case HPE_HEADER_OVERFLOW:
         return fail(reader, 431, "the headers are too large");
@@ -195,8 +195,8 @@ static bool is_told(const struct mare__http_reader *reader)
     return false;
 }
 
-// http_parser knows the space behind a length, but not the tab, which is none of the value either
-// (RFC 9110 section 5.6.3).
+// http_parser drops a space after a length, but not a tab. Neither belongs to the value (RFC 9110
+// section 5.6.3).
 static void replace_last_tabs(struct mare__bytes *text)
 {
     char *at = text->at, *end = text->at + text->size;
@@ -212,16 +212,16 @@ static void replace_last_tabs(struct mare__bytes *text)
 static bool take_apart(struct mare__http_reader *reader, struct parse *parse)
 {
     bool request = reader->kind == MARE__HTTP_REQUESTS;
-    size_t known = 0; // bytes that http_parser need not see
+    size_t known = 0; // bytes that http_parser need not parse
     http_parser parser;
     replace_last_tabs(&reader->text);
     http_parser_init(&parser, request ? HTTP_REQUEST : HTTP_RESPONSE);
     parser.data = parse;
-    // It takes a name that only begins with Transfer-Encoding for that, and then a Content-Length
-    // is too much for it. So this is left to choose_body, and values to http.c.
+    // http_parser takes any name that begins with Transfer-Encoding for that field, and then
+    // refuses a Content-Length. choose_body judges these fields instead, and http.c the values.
     parser.lenient_http_headers = 1;
     parser.allow_chunked_length = 1;
-    if (request && is_told(reader)) { // for which it has another one
+    if (request && is_told(reader)) { // the parser sees GET in its place
         http_parser_execute(&parser, &callbacks, "GET", 3);
         known = reader->head.method.size;
     }
@@ -307,7 +307,7 @@ static bool port_valid(struct mare__span port)
     return port.size == 0 || (port.at[0] == ':' && port.size <= sizeof ":65535" - 1);
 }
 
-// An address in brackets, whose inside is not looked at closely: it is for whoever connects to it.
+// An address in brackets. What is inside is hardly checked: connecting to it will fail.
 static bool address_valid(struct mare__span host)
 {
     const char *close = memchr(host.at, ']', host.size);
@@ -377,7 +377,7 @@ static bool check_target(struct mare__http_reader *reader)
     } else {
         good = split_absolute(head);
     }
-    // Of a query browsers pass on what they are given.
+    // Browsers send a query as it was given to them: its escapes are not checked.
     if (!good || memchr(head->target.at, '#', head->target.size) || !escapes_valid(head->path))
         return fail(reader, 400, "the target is malformed");
     return true;
@@ -454,7 +454,7 @@ static bool choose_body(struct mare__http_reader *reader, struct parse *parse)
     bool has_length = mare__http_find(head, "content-length", &value);
     if (has_length && (chunked || length == UINT64_MAX))
         return fail(reader, 400, "the length of the body is not clear");
-    if (has_length && length > INT64_MAX) // what comes after us counts with signs
+    if (has_length && length > INT64_MAX) // later code uses signed numbers
         return fail(reader, 413, "the body is too large");
     parse->announces = chunked || (has_length && length > 0);
     if (response && head->status / 100 == 1 && parse->announces)
@@ -491,8 +491,9 @@ static void choose_connection(struct mare__http_reader *reader, const struct par
 {
     struct mare__http_head *head = &reader->head;
     struct mare__span upgrade;
-    // Who announces a body where there can be none (RFC 9110 section 8.6) may send it, too, and it
-    // would be taken for the next response. To HEAD and with 304 it is told as GET would get it.
+    // RFC 9110 section 8.6: a server that announces a body where there can be none may send one all
+    // the same, and it would be taken for the next response. With HEAD and 304 the announced length
+    // is that of GET.
     bool astray = head->status == 204 && parse->announces;
     bool close = astray || mare__http_has_token(head, "connection", "close");
     bool keep = head->minor > 0 || mare__http_has_token(head, "connection", "keep-alive");

@@ -7,8 +7,8 @@
 // What a character may be part of.
 enum {
     MARE__HTTP_TOKEN = 1,  // a method, the name of a field
-    MARE__HTTP_TARGET = 2, // a request's target: what RFC 3986 lets stand there, and what browsers
-                           // do not encode (\ ^ ` { | }), for they are asked for such targets
+    MARE__HTTP_TARGET = 2, // a request's target: what RFC 3986 allows, and what browsers do not
+                           // encode (\ ^ ` { | }): programs are asked for such targets
     MARE__HTTP_VALUE = 4,  // the value of a field, a reason, a chunk extension
     MARE__HTTP_NAME = 8,   // a host's name
     MARE__HTTP_HEX = 16,
@@ -20,13 +20,13 @@ static inline bool mare__http_is(char character, uint8_t classes)
     return mare__http_classes[(uint8_t)character] & classes;
 }
 
-// What a response answers, as far as it matters for where the response ends.
+// What a response answers, where that decides how the response ends.
 enum { MARE__HTTP_ANSWERS_ANY, MARE__HTTP_ANSWERS_HEAD, MARE__HTTP_ANSWERS_CONNECT };
 
 // Whether every character is one of these. True for none.
 bool mare__http_all(struct mare__span text, uint8_t classes);
 
-// Whether the text is the word, which is in lower case, in any case.
+// Whether the text is this word (given in lower case), in any case.
 bool mare__http_same(struct mare__span text, const char *word);
 
 // Whether it is the host, with or without a port, that Host and a target may have.

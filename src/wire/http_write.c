@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The writers, and the table of characters that they share with the reader. A head is written line
-// by line; when something is wrong with one of them, all that was written of it is taken back.
+// by line; if one line is wrong, everything written of the head is removed again.
 #include <stdio.h>
 
 #include "wire/http_inner.h"
@@ -54,7 +54,7 @@ const uint8_t mare__http_classes[256] = {
     [0x80 ... 0xff] = MARE__HTTP_VALUE,
 };
 
-// A head that is being written: after the first error nothing more is.
+// A head that is being written. After the first error nothing more is written.
 struct head {
     struct mare__bytes *out;
     mare_err err;

@@ -70,9 +70,9 @@ struct numeral {
     bool negative, whole, too_long;
 };
 
-// The digits once more as an integer and an exponent, so that strtod, which takes the point from
-// the program's locale, sees none. 767 digits decide any double; of more, only whether they are 0
-// matters.
+// Writes the digits again as an integer with an exponent, for strtod: it expects the decimal point
+// of the program's locale, and there is none in such a text. 767 digits decide any double; of
+// further digits only matters whether they are all 0.
 static double convert(const struct numeral *numeral)
 {
     enum { DIGITS = 800 };
@@ -101,9 +101,9 @@ static double convert(const struct numeral *numeral)
     return strtod(text, NULL);
 }
 
-// Divides or multiplies once, with more bits than a float has: that rounds as it must, unless the
-// result lies so near to the middle between two floats that the lost bits decide. Then -1, and
-// strtod does.
+// Divides or multiplies once, with more bits than a float has. The result is rounded right, unless
+// it lies so near to the middle between two floats that the lost bits decide. Then it returns -1,
+// and strtod is used.
 static double scale(uint64_t mantissa, int64_t exponent)
 {
     if (!(mantissa >> EXACT_BITS) && exponent > -EXACT_POWERS && exponent < EXACT_POWERS) {

@@ -35,10 +35,10 @@ struct mare__json {
     int64_t integer;
     double number;
     uint32_t depth, depth_most; // containers that are open, and how many may be
-    uint8_t expects;            // see json.c
+    uint8_t expects;            // what may come next: see json.c
     bool escaped;
     uint8_t
-        objects[MARE__JSON_DEPTH_MOST / 8 + 1]; // a bit for each open container: it is an object
+        objects[MARE__JSON_DEPTH_MOST / 8 + 1]; // one bit for each open container: it is an object
 };
 
 // Begins to read one value, with up to `depth_most` containers in each other
@@ -48,23 +48,23 @@ void mare__json_init(struct mare__json *json, const void *bytes, size_t size, ui
 // The next event. After MARE__JSON_DONE and MARE__JSON_ERROR it is the same again.
 enum mare__json_event mare__json_next(struct mare__json *json);
 
-// Writes what an escaped text means, which is never longer, and returns its size.
+// Writes the text without its escapes, and returns its size: never more than before.
 size_t mare__json_unescape(char *to, struct mare__span text);
 
 // ---- Cutting into values ------------------------------------------------------------------------
 
-// How far one has come in a value that arrives in parts. Zero everywhere is before it.
+// How much of a value that arrives in parts was read. All zeros: nothing yet.
 struct mare__json_split {
     uint32_t depth;
     uint8_t state; // see json_split.c
 };
 
 // Goes over bytes up to the end of a value, and returns how many they are; `*over` tells whether
-// the value is over then. Only the value's end is looked for: whether it is one, reading it tells.
-// It must not begin with a blank.
+// the value is over then. This only looks for the end of the value. Whether it is valid JSON is
+// found out by reading it. It must not begin with a blank.
 size_t mare__json_split(struct mare__json_split *split, const char *bytes, size_t size, bool *over);
 
-// Whether the value is over if nothing follows: a number, say, of which nobody could know.
+// Whether the value is over if nothing follows: the end of a number, say, is known only then.
 bool mare__json_split_end(const struct mare__json_split *split);
 
 static inline bool mare__json_blank(char byte)
@@ -74,8 +74,8 @@ static inline bool mare__json_blank(char byte)
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-// How many bytes of a text can stand in a string as they are. Sets `*beyond` if there are bytes
-// beyond ASCII among them, which the caller must know to be UTF-8.
+// How many bytes at the start of a text can stand in a JSON string unchanged. Sets `*beyond` if
+// some of them are not ASCII; the caller must know that they are UTF-8.
 size_t mare__json_plain(const char *bytes, size_t size, bool *beyond);
 
 enum { MARE__JSON_ESCAPE = 6, MARE__JSON_NUMBER = 40 };

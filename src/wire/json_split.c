@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where a value of JSON ends, of bytes that come in parts: each byte is looked at once. Brackets
-// outside of strings are counted, whatever their form; reading the value tells whether they fit.
+// Finds where a JSON value ends, in bytes that come in parts: each byte is looked at once. It
+// counts brackets outside of strings, without regard to their kind; reading the value finds out
+// whether they match.
 //
 //     BEFORE ── '"' ──▶ TEXT ◀──▶ ESCAPE          over at the closing quote, if no bracket is open
 //            ── '[' '{' ──▶ INSIDE ── '"' ──▶ TEXT   over when the last bracket is closed

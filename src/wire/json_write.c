@@ -53,10 +53,10 @@ static const long double powers[] = {1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1
 
 enum { POWERS = sizeof powers / sizeof *powers, DIGITS_MOST = 17 };
 
-// Whether `whole / 10^places` is read as that float. If floats hold both exactly, one division
-// tells. Else it must lie nearer to it than half the way to the next one below, which is no farther
-// than the one above; the quotient is off by a part in 2^64 at the most, for which there is a
-// margin.
+// Whether `whole / 10^places` is read as that float. If floats hold both numbers exactly, one
+// division decides. Else the quotient must be nearer to `value` than half the way to the float
+// below, which is at least as near as the one above. The quotient is off by one part in 2^64 at the
+// most, and the margin allows for that.
 static bool reads_as(long double whole, int places, double value)
 {
     if (whole <= 0x1p53L && places <= 22)
@@ -100,7 +100,7 @@ static size_t put_decimal(char *to, double value)
     return 0;
 }
 
-// Any float, by trying. The point of printf is the locale's, whatever that is: it goes.
+// Any float, by trying. printf writes the locale's decimal point: remove it, whatever it is.
 static size_t put_scientific(char *to, double value)
 {
     char text[64];
@@ -112,7 +112,8 @@ static size_t put_scientific(char *to, double value)
     size_t size = 0;
     const char *exponent = strchr(text, 'e'), *last = exponent;
     const char *second = text + 1;
-    while (*second < '0' || *second > '9') // a point, of as many bytes as the locale has it
+    while (*second < '0' || *second > '9') // the decimal point, which may be several bytes in this
+                                           // locale
         second++;
     while (last > second && last[-1] == '0')
         last--;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The life of a link: how it begins and ends, what time means to it, and in which order the host is
-// told what has happened.
+// The life of a link: how it begins and ends, what it does as time passes, and in which order the
+// host is told what has happened.
 //
 // Time. Two moments count: when the last byte came (`heard`), and when the last sign came that the
-// peer hears us (`confirmed`): an acknowledgement, an answer to a ping, or the number of bytes that
-// it says it has received. The older of the two is how long the link has been silent:
+// peer hears us (`confirmed`). Such a sign is an acknowledgement, an answer to a ping, or the
+// number of bytes that the peer says it has received. The link is silent since the older of the
+// two:
 //
 //     0        1/4            1/2                          1 x silence_us
 //     |---------|--------------|----------------------------|
 //            PING (again)   SUSPECTED                     OVER
 //
-// Each heartbeat is a sign for both ends, so only one of them pings, in turn. The silence goes on
+// A heartbeat gives both ends such a sign, so only one of them pings, in turn. The silence goes on
 // when the transport is gone; a resumption ends it. See wire/link_inner.h for the other files.
 #include "base/alloc.h"
 #include "wire/link_inner.h"
@@ -54,8 +55,8 @@ static bool settings_valid(const struct mare__link_settings *settings)
 
 size_t mare__link_memory_most(const struct mare__link_settings *settings)
 {
-    // Handshake and heartbeats: what the peer has said of itself, a frame that is gathered, and
-    // one that is made longer while it waits to be sent.
+    // Handshake and heartbeats: the peer's hello, a frame that is gathered, and one that grows
+    // while it waits to be sent.
     size_t frames = 4 * (size_t)(MARE__LINK_PREFIX + MARE__LINK_HELLO_MOST);
     return sizeof(struct mare__link) + frames + mare__link_log_most(settings) +
            mare__link_flows_most(settings) + settings->send + settings->receive;
@@ -167,7 +168,7 @@ mare_err mare__link_begin(struct mare__link *link)
         return err;
     link->phase = MARE__LINK_LIVE;
     link->heard_us = link->confirmed_us = link->ping_us = link->now_us;
-    link->ping_sampled = true; // there is none
+    link->ping_sampled = true; // no sample can come
     return MARE_OK;
 }
 
@@ -213,8 +214,9 @@ static void say_quit(struct mare__link *link, unsigned code, struct mare__span t
     mare__link_urge(link, frame, mare__link_put_end(&writer, 0));
 }
 
-// Who has asked to be let in is refused; anybody else is told to quit. But nothing may follow a
-// RESUME before its answer: the link over there would begin in the middle of it.
+// A peer that has asked to be let in is refused; any other peer is sent QUIT. But after a RESUME,
+// this end must send nothing until the answer: the peer's link would start to read in the middle of
+// it.
 static void end_now(struct mare__link *link, unsigned code, struct mare__span text)
 {
     if (link->attached && link->phase <= MARE__LINK_ASKED && link->role == MARE__LINK_ACCEPTS)
@@ -277,7 +279,7 @@ bool mare__link_confirm(struct mare__link *link, uint64_t frames, uint64_t bytes
         link->transport_heard = bytes;
     if (news)
         link->confirmed_us = link->now_us;
-    // All was said and has arrived.
+    // All that was accepted has been sent and has arrived.
     if (link->bye_committed && link->log.first == link->log.next)
         mare__link_over(link, link->code, (struct mare__span){link->text, link->text_size}, false);
     return true;
@@ -309,8 +311,8 @@ static bool take_beat(struct mare__link *link, unsigned kind, struct mare__link_
            (event->size > 0 || event->rtt_us > 0);
 }
 
-// The peer says goodbye. After BYE everything of its has come, and that is confirmed at once; who
-// has said goodbye too stays until its own is.
+// The peer says goodbye. BYE comes after everything that it has sent, so that is acknowledged at
+// once. If this end has said goodbye too, it stays until its own BYE is acknowledged.
 static void part_ways(struct mare__link *link, unsigned kind, unsigned code, struct mare__span text)
 {
     if (kind == MARE__FRAME_BYE)
@@ -332,7 +334,7 @@ bool mare__link_life_frame(struct mare__link *link, unsigned kind, struct mare__
         code = mare__link_get_number(reader);
         text = mare__link_get_text(reader, MARE__LINK_TEXT_MOST);
     }
-    if (kind != MARE__FRAME_BYE) // which can come late, and again: it counts nothing
+    if (kind != MARE__FRAME_BYE) // QUIT may come late, and again: it is not counted
         frames = mare__link_get_number(reader);
     if (!mare__link_get_end(reader) || code > UINT32_MAX)
         mare__link_fail(link, MARE__LINK_CODE_FRAME);
@@ -348,7 +350,7 @@ static uint64_t beat_us(const struct mare__link *link)
     return link->silence_us / 4;
 }
 
-// Since when the link is silent.
+// When the silence of the link began.
 static uint64_t silent_since(const struct mare__link *link)
 {
     return link->heard_us < link->confirmed_us ? link->heard_us : link->confirmed_us;
@@ -376,7 +378,8 @@ uint64_t mare__link_deadline(const struct mare__link *link)
         return link->born_us + link->settings->handshake_us;
     case MARE__LINK_LIVE:
         at = since + link->silence_us;
-        if (link->ack_due_us > link->now_us) // else it waits for output, not for time
+        if (link->ack_due_us > link->now_us) // else the acknowledgement waits for output, not for
+                                             // time
             at = least(at, link->ack_due_us);
         if (!link->suspected)
             at = least(at, since + link->silence_us / 2);
@@ -398,12 +401,12 @@ void mare__link_tick(struct mare__link *link, uint64_t now_us)
         return;
     due = due > link->now_us ? due : link->now_us;
     if (now_us > due) {
-        // Nobody was there to listen: that is no silence of the peer's.
+        // This side was not running and could not listen: that time is not the peer's silence.
         uint64_t late = now_us - due;
         link->born_us += late;
         link->heard_us += late;
         link->confirmed_us += late;
-        link->ping_sampled |= late > 1000; // it would tell how long we slept
+        link->ping_sampled |= late > 1000; // a late sample would measure our own sleep
     }
     link->now_us = now_us;
 }
@@ -421,7 +424,7 @@ static void look_at_clock(struct mare__link *link)
         link->suspected = silent >= link->silence_us / 2;
         if (now >= ping_at(link) && !link->ping_due) {
             link->ping_due = true;
-            mare__link_trim(link); // it has been idle
+            mare__link_trim(link); // the link has been idle
         }
     } else if (link->phase != MARE__LINK_DONE && silent >= link->silence_us) {
         mare__link_over(link, MARE__LINK_CODE_BROKEN, (struct mare__span){0}, false);

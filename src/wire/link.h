@@ -121,9 +121,10 @@ enum mare__link_code {
 const char *mare__link_code_word(unsigned code);
 const char *mare__link_code_text(unsigned code);
 
-// How much may be under way in a flow: given by the receiver, kept to by the sender. A message
-// counts from when the sender has accepted it to when the receiver's host has consumed it. It may
-// be half of `bytes` at most: so credits can be given back in halves, and nobody gets stuck.
+// How much may be under way in a flow. The receiver grants it, and the sender keeps to it. A
+// message counts from when the sender has accepted it until the receiver's host has consumed it. A
+// message may have half of `bytes` at most. So credit can be given back in halves, and no sender
+// gets stuck.
 struct mare__link_window {
     uint32_t messages;
     uint64_t bytes;
@@ -133,15 +134,16 @@ struct mare__link_window {
 struct mare__link_hello {
     struct mare__span name, group;
     uint64_t incarnation; // which life of the node: larger at each start
-    // Counts this node's handshakes, of either role, in this life: tells which of two came first.
+    // Counts this node's handshakes, in both roles, in this life: tells which of two came first.
     uint64_t stamp;
     uint32_t version_min, version_max;
     uint64_t features;
     struct mare__span addresses[MARE__LINK_ADDRESSES]; // where it can be reached
     uint32_t address_count;
-    uint32_t frame;                   // bytes of payload in a frame; the smaller of both counts
-    uint32_t flows;                   // in which it is willing to send
-    uint64_t silence_us;              // the smaller of both counts
+    uint32_t frame;                   // bytes of payload in a frame; the smaller of both ends'
+                                      // counts
+    uint32_t flows;                   // the most flows that it sends in
+    uint64_t silence_us;              // the smaller of both ends' counts
     struct mare__link_window control; // of flow 0, in its direction
     struct mare__span extra;          // the host's own, up to 1 KiB
 };
@@ -155,6 +157,7 @@ struct mare__link_settings {
     uint64_t send;    // bytes of messages that are accepted and not acknowledged, 64 more for each
     uint32_t unacknowledged; // frames that may be sent beyond what was acknowledged
     uint64_t handshake_us;   // until the link must be up
+    uint32_t reserve;        // bytes in a `block` before its `data`, for the host
     uint64_t secret;         // any number that peers cannot guess: they cannot make tables slow
 
     void *context; // for the callbacks
@@ -165,7 +168,7 @@ struct mare__link_settings {
     size_t (*beat)(void *context, const struct mare__link *link, uint8_t *out);
 };
 
-// Defaults: version 1, resumption, frames of 64 KiB, 4,096 flows, 64 MiB to receive and 16 MiB to
+// Defaults: version 1, resumption, frames of 64 KiB, 4,096 flows, 16 MiB to receive and 8 MiB to
 // send, 4,096 frames unacknowledged, 3 s of silence, 5 s for the handshake, 256 messages and 1 MiB
 // of control. The name, the incarnation and the secret are left to the host.
 void mare__link_settings_init(struct mare__link_settings *settings);
@@ -191,18 +194,19 @@ void mare__link_destroy(struct mare__link *link);
 
 // ---- A round ------------------------------------------------------------------------------------
 
-// It is now so late: a clock that never goes back; only differences are used. The machine believes
-// in it until the next call. Time by which a call comes later than mare__link_deadline is not held
-// against the peer: this side was asleep then, and could not have heard it.
+// Tells the link the time, from a clock that never goes back; only differences are used. The link
+// takes this for the time until the next call. If a call comes later than mare__link_deadline, the
+// delay does not count as the peer's silence: this side was asleep, and could not hear.
 void mare__link_tick(struct mare__link *link, uint64_t now_us);
 
 // Bytes that the transport has received. They are taken in by mare__link_next, and must stay where
 // they are until that has returned false.
 void mare__link_input(struct mare__link *link, const void *bytes, size_t size);
 
-// In the middle of a large message its next bytes can be read right into their place: returns how
-// many, and where. 0: there is no such place now. mare__link_filled tells how many were written
-// there; it stands for mare__link_input. To be asked before every read.
+// In the middle of a large message, the host can read the next bytes directly into their place.
+// Returns how many, and where. 0: there is no such place now. mare__link_filled then tells how many
+// were written there. Call it instead of mare__link_input; or before that, if the whole place was
+// filled and more bytes were read. Ask before every read.
 size_t mare__link_target(struct mare__link *link, void **at);
 void mare__link_filled(struct mare__link *link, size_t size);
 
@@ -220,16 +224,18 @@ enum mare__link_event_kind {
     MARE__LINK_CLOSED, // the peer takes no more of `flow`; `messages` that waited were dropped
 
     // Flows in which this end receives. `context` is what was given to mare__link_open.
-    MARE__LINK_MESSAGE, // `data`. If `block` is set it is the host's, to be freed by mare__free
-    MARE__LINK_ENDED,   // no more will come in `flow`, which is forgotten; not told of `once`
+    // `data`. If `block` is set it is the host's, to be freed by mare__free: it has
+    // settings->reserve bytes, and then the data.
+    MARE__LINK_MESSAGE,
+    MARE__LINK_ENDED, // no more will come in `flow`, which is forgotten; not told of `once`
 
     // The peer's life.
     MARE__LINK_BEAT,      // a heartbeat with `data` of the peer's host; `rtt_us` is 0, or a sample
     MARE__LINK_SUSPECTED, // `code`: for half of the silence nothing was heard, or we were not
-    MARE__LINK_TRUSTED,   // that was wrong
-    MARE__LINK_BROKEN,    // there is no transport any more, but time to find another. `dial`: it
-                          // is for this end to dial; otherwise the peer comes with a RESUME
-    MARE__LINK_RESUMED,   // ... which was found: nothing was lost
+    MARE__LINK_TRUSTED,   // and that was wrong: all is well again
+    MARE__LINK_BROKEN,    // the transport is gone, but there is time to find another. `dial`: this
+                          // end must dial; otherwise the peer comes with a RESUME
+    MARE__LINK_RESUMED,   // ... and it was found: nothing was lost
 
     // The end: once, and nothing after it. `code` and `text` say why, `by_peer` who said so.
     // `messages` that were accepted are not known to have arrived.
@@ -275,9 +281,9 @@ void mare__link_accept(struct mare__link *link, const uint8_t session[MARE__LINK
 void mare__link_refuse(struct mare__link *link, unsigned code, struct mare__span text);
 
 // Whether to let in a node whose name we know already. `other` is our link with it, in any state,
-// or our dialling of it, or NULL. MARE__LINK_CODE_BYE: accept, and end `other` by mare__link_quit
-// with MARE__LINK_CODE_REPLACED. Anything else: refuse with that. When both dial at once, the
-// connection made by the node whose name comes first is kept, at both ends.
+// or the link that dials it, or NULL. MARE__LINK_CODE_BYE: accept, and end `other` by
+// mare__link_quit with MARE__LINK_CODE_REPLACED. Any other code: refuse with that. When both nodes
+// dial at once, both keep the connection made by the node whose name comes first.
 unsigned mare__link_judge(const struct mare__link_settings *settings,
                           const struct mare__link_hello *hello, const struct mare__link *other);
 
@@ -290,13 +296,13 @@ const struct mare__link_hello *mare__link_peer(const struct mare__link *link);
 // again over the next one.
 void mare__link_broken(struct mare__link *link);
 
-// A link that dialled is broken, and has a new transport: it asks the peer to go on. MARE_INVALID:
-// it is not broken, or not for this end to dial.
+// A link that dialled was broken, and the host has dialled again: the link asks the peer to go on.
+// MARE_INVALID: it is not broken, or not for this end to dial.
 mare_err mare__link_redial(struct mare__link *link);
 
-// `fresh` has accepted a transport and told RESUME, with the session of `link`, which goes on over
-// this transport from now on; its own, if it still had one, is to be closed. `fresh` is to be
-// destroyed. Else `fresh` has refused, and told why, and `link` may be OVER: MARE_REFUSED.
+// `fresh` has accepted a transport and told RESUME, with the session of `link`. From now on `link`
+// uses that transport. The host closes the old transport of `link`, if there still is one, and
+// destroys `fresh`. MARE_REFUSED: `fresh` has refused, and told the peer why; `link` may be OVER.
 mare_err mare__link_resume(struct mare__link *link, struct mare__link *fresh);
 
 // ---- Flows --------------------------------------------------------------------------------------
@@ -312,12 +318,13 @@ mare_err mare__link_resume(struct mare__link *link, struct mare__link *fresh);
 mare_err mare__link_open(struct mare__link *link, uint64_t flow, struct mare__link_window window,
                          bool once, void *context);
 
-// Messages of a flow, with so many bytes in all, are out of the way: the sender may send more. It
-// is told so when half of a window has come together. A flow that is not there is let pass.
+// The host is done with some messages of a flow, with so many bytes in all: the sender may send
+// more. The sender is told when half of a window was consumed. A flow that does not exist is
+// ignored.
 void mare__link_consumed(struct mare__link *link, uint64_t flow, uint32_t messages, uint64_t bytes);
 
-// Nothing more is wanted in a flow that was opened here. What is under way is dropped when it
-// comes.
+// The host wants nothing more in a flow that was opened here. Messages that are under way are
+// dropped when they come.
 void mare__link_close(struct mare__link *link, uint64_t flow);
 
 // A part of a message. With an owner, the bytes stay where they are until settings->release is
@@ -328,29 +335,31 @@ struct mare__link_part {
     void *owner;
 };
 
-// Sends a message, made of parts that follow each other. Small ones cross in one frame, large ones
-// in pieces, between which others pass; messages of one flow arrive in the order in which they were
-// accepted. Then the parts with owners are the link's, until released; with any error they are
-// still the caller's, and nothing has changed. MARE_FULL: no room now; ROOM will be told.
-// MARE_TOOBIG: there will never be room. MARE_CLOSED: the flow is not open, or this end has ended
-// it, or says goodbye. MARE_NONODE: the link is not up, nor broken for a while only. MARE_NOMEM.
+// Sends a message, made of parts that follow each other. A small message is sent in one frame, a
+// large one in pieces, and other messages may pass between the pieces. Messages of one flow arrive
+// in the order in which they were accepted. On MARE_OK the link owns the parts that have owners,
+// until it releases them. On any error the caller still owns them, and nothing has changed.
+// MARE_FULL: no room now; ROOM will be told. MARE_TOOBIG: there will never be room. MARE_CLOSED:
+// the flow is not open, or this end has ended it, or says goodbye. MARE_NONODE: the link is not up,
+// nor broken for a while only. MARE_NOMEM.
 mare_err mare__link_send(struct mare__link *link, uint64_t flow,
                          const struct mare__link_part *parts, unsigned count);
 
 // What a flow takes now: messages, and bytes in all. Both 0 when it is not open.
 void mare__link_room(const struct mare__link *link, uint64_t flow, struct mare__link_window *room);
 
-// This end has nothing more to say in a flow that the peer has opened: told after what was sent.
+// This end has nothing more to send in a flow that the peer has opened: the peer is told so, after
+// what was sent.
 void mare__link_end(struct mare__link *link, uint64_t flow);
 
 // ---- The end ------------------------------------------------------------------------------------
 
-// In good order: everything that was accepted is sent and acknowledged first, then both ends tell
-// OVER with this code (MARE__LINK_CODE_BYE, or another). Until then what the peer sends still
-// comes. Nothing more can be sent or opened.
+// Ends the link in good order. Everything that was accepted is sent and acknowledged first. Then
+// both ends tell OVER with this code (MARE__LINK_CODE_BYE, or another). Until then messages of the
+// peer still come, but nothing more can be sent or opened here.
 void mare__link_bye(struct mare__link *link, unsigned code, struct mare__span text);
 
-// At once: OVER now, and the peer is told as soon as it can be.
+// Ends the link at once: OVER is told now, and the peer is told as soon as possible.
 void mare__link_quit(struct mare__link *link, unsigned code, struct mare__span text);
 
 // ---- Looking in ---------------------------------------------------------------------------------
@@ -361,7 +370,7 @@ enum mare__link_phase {
     MARE__LINK_LIVE,   // up
     MARE__LINK_PARTED, // broken
     MARE__LINK_RESUMING,
-    MARE__LINK_DONE, // over, or a guest's
+    MARE__LINK_DONE, // over, or handed over to a guest
 };
 
 struct mare__link_view {
@@ -381,5 +390,5 @@ struct mare__link_view {
     size_t memory; // what it holds now
 };
 
-// Fills in what an onlooker may know.
+// Fills in what may be seen of a link from outside.
 void mare__link_look(const struct mare__link *link, struct mare__link_view *view);

@@ -5,16 +5,15 @@
 //     sender    accepted - consumed <= window      `consumed` as the receiver has told it
 //     receiver  received - reported <= window      `reported` is what it has told
 //
-// What the receiver's host consumes is told when it makes half of the window. A message is half of
-// the window at most, so a sender always finds room once everything was consumed: what was not told
-// is less than half.
+// The receiver tells what its host has consumed once that makes half of the window. A message takes
+// half of the window at most, and the part that was not told is less than half. So once everything
+// was consumed the sender always finds room.
 //
 //     receiver:  open --OPEN--> ... --CLOSE--> closing --END--> forgotten
 //     sender:           open ... --END-- (when told CLOSE, or its host has ended it) forgotten
 //
-// There is exactly one END for each OPEN, but for flows that end by themselves: those are forgotten
-// with their last message, at both ends. CLOSE and CREDIT may meet a flow that is forgotten
-// already.
+// There is exactly one END for each OPEN, except for flows that end by themselves: both ends forget
+// those with their last message. CLOSE and CREDIT may arrive when their flow is forgotten already.
 #include <assert.h>
 
 #include "base/alloc.h"
@@ -76,7 +75,7 @@ static struct mare__link_message *message_take(struct mare__link *link, size_t s
     return message;
 }
 
-// What it takes to keep a message: bytes of its own, and all it is charged with.
+// What it costs to keep a message: its own bytes, and everything that is charged for it.
 struct cost {
     uint64_t size, own, charge;
 };
@@ -95,7 +94,7 @@ static bool cost_of(const struct mare__link_part *parts, unsigned count, struct 
     return cost->size <= window_most;
 }
 
-// Copies what has no owner behind the parts.
+// Makes a message. Bytes without an owner are copied, behind the parts.
 static struct mare__link_message *message_make(struct mare__link *link,
                                                const struct mare__link_part *parts, unsigned count,
                                                const struct cost *cost)
@@ -123,7 +122,7 @@ static struct mare__link_message *message_make(struct mare__link *link,
 
 // ---- Sending ------------------------------------------------------------------------------------
 
-// A link that is broken for a while is as good as one that is up: what it takes will be sent.
+// A broken link that may resume counts as up: what it accepts will be sent.
 static bool is_up(const struct mare__link *link)
 {
     return link->phase >= MARE__LINK_LIVE && link->phase <= MARE__LINK_RESUMING;
@@ -140,7 +139,7 @@ static bool is_used_up(const struct mare__link_outflow *flow)
     return flow->once && flow->accepted_messages == flow->window.messages;
 }
 
-// Whether a flow takes a message now; if not, what the host is to be told when it does.
+// Whether a flow takes a message now. If not, notes when to tell the host that it does.
 static mare_err admit(struct mare__link *link, struct mare__link_outflow *flow,
                       const struct cost *cost)
 {
@@ -148,7 +147,7 @@ static mare_err admit(struct mare__link *link, struct mare__link_outflow *flow,
         return MARE_TOOBIG;
     if (!has_credit(flow, cost->size)) {
         if (flow->once)
-            return MARE_TOOBIG; // there will be no more credit
+            return MARE_TOOBIG; // no more credit will come
         flow->wants = true;
         flow->wanted = cost->size;
         return MARE_FULL;
@@ -274,13 +273,13 @@ static struct mare__link_outflow *outflow_add(struct mare__link *link, uint64_t 
     return flow;
 }
 
-// What waits in a flow is given up; returns how many messages.
+// Drops what waits in a flow. Returns how many messages.
 static uint64_t drop_queue(struct mare__link *link, struct mare__link_outflow *flow)
 {
     uint64_t count = 0;
     for (struct mare__link_message *message = flow->first, *next; message; message = next) {
         next = message->next;
-        message->dropped = true; // some of its pieces may be in the log
+        message->dropped = true; // the log may have some of its pieces
         link->unacknowledged--;
         mare__link_message_unref(link, message);
         count++;
@@ -358,7 +357,7 @@ static void drop_partial(struct mare__link *link, struct mare__link_inflow *flow
 {
     mare__link_forsake(link, flow);
     if (flow->block)
-        mare__link_give(link, flow->block, flow->total);
+        mare__link_give(link, flow->block, mare__link_block_size(link, flow->total));
     flow->block = NULL;
 }
 
@@ -402,7 +401,7 @@ static bool take_open(struct mare__link *link, struct mare__link_reader *reader,
         mare__link_fail(link, MARE__LINK_CODE_FRAME);
     } else if (mare__link_outflow(link, number)) {
         mare__link_fail(link, MARE__LINK_CODE_PLACE);
-    } else if (link->outflows.count > link->settings->self.flows) { // flow 0 is not counted
+    } else if (link->outflows.count > link->settings->self.flows) { // minus flow 0
         mare__link_fail(link, MARE__LINK_CODE_CREDIT);
     } else {
         struct mare__link_outflow *flow = outflow_add(link, number, window, once);
@@ -526,5 +525,6 @@ size_t mare__link_flows_most(const struct mare__link_settings *settings)
 {
     uint32_t flows = settings->self.flows + 1;
     size_t each = sizeof(struct mare__link_outflow) + sizeof(struct mare__link_inflow);
+    each += settings->reserve; // for the block of a message that has begun
     return flows * each + 2 * mare__link_table_most(flows);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The frames of a link: four bytes of length, then an array of MessagePack whose first element is
-// the kind. The array's header and the kind take one byte each, so that a frame can be told by its
-// first bytes; other numbers are written in their shortest unsigned form and read in any. Elements
-// that follow those that are known are skipped, for a later version may add some.
+// the kind. The array's header and the kind take one byte each, so that the first bytes tell what a
+// frame is. Other numbers are written in their shortest unsigned form, and read in any form.
+// Unknown elements at the end are skipped: a later version may add some.
 #include "wire/link_inner.h"
 #include "wire/pack.h"
 

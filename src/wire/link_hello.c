@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The handshake: who the other is, which version is spoken, what the limits are; and the resumption
+// The handshake: who the peer is, which version both speak, what the limits are. And the resumption
 // of a session over another transport.
 //
 //     dials    HELLO  ------------>  accepts          dials    RESUME  ------------>  accepts
 //              <------------ WELCOME or REFUSE                 <------------ RESUMED or REFUSE
 //
-// Who has sent HELLO or RESUME is silent until the answer has come. The first four elements of
-// HELLO, and all of REFUSE, mean the same in every version: two nodes that have none in common can
-// still tell each other so.
+// The side that has sent HELLO or RESUME is silent until the answer has come. The first four
+// elements of HELLO, and all of REFUSE, mean the same in every version: so two nodes without a
+// common version can still tell each other so.
 #include "base/alloc.h"
 #include "wire/link_inner.h"
 
@@ -18,7 +18,7 @@ static bool same(struct mare__span a, struct mare__span b)
     return a.size == b.size && (a.size == 0 || memcmp(a.at, b.at, a.size) == 0);
 }
 
-// Without telling by the time it takes how much of a session was right.
+// In constant time, so that a peer cannot find out how much of a session it has guessed.
 static bool same_session(const uint8_t *a, const uint8_t *b)
 {
     unsigned difference = 0;
@@ -82,7 +82,7 @@ static void get_peer(struct mare__link_reader *reader, struct mare__link_hello *
     reader->bad |= peer->name.size == 0 || peer->frame < MARE__LINK_FRAME_LEAST;
 }
 
-// Keeps the frame, in which the names lie. NULL: no memory.
+// Keeps the frame, because the names are in it. NULL: no memory.
 static const uint8_t *keep(struct mare__link *link, const uint8_t *at, size_t size)
 {
     uint8_t *copy = mare__link_take(link, size);
@@ -167,8 +167,8 @@ static uint32_t common_version(const struct mare__link_hello *a, const struct ma
     return low <= high ? high : 0;
 }
 
-// What is left of the frame is kept, and read there: the texts of the peer refer to it. False:
-// there is no memory, and the link has failed.
+// Keeps the rest of the frame, and reads it there: the peer's texts point into it. False: no
+// memory, and the link has failed.
 static bool keep_rest(struct mare__link *link, struct mare__link_reader *reader)
 {
     size_t size = (size_t)(reader->end - reader->at);
@@ -325,7 +325,7 @@ bool mare__link_go_on(struct mare__link *link, uint64_t frames)
     link->phase = MARE__LINK_LIVE;
     link->heard_us = link->confirmed_us = link->ping_us = link->now_us;
     link->suspected = link->suspicion_told = false;
-    link->frames_acked = link->frames_in; // it was told in asking, or will be in the answer
+    link->frames_acked = link->frames_in; // RESUME told it to the peer, or RESUMED will
     link->ack_bytes = 0;
     link->ack_due_us = UINT64_MAX;
     link->resumptions++;
@@ -354,7 +354,7 @@ mare_err mare__link_redial(struct mare__link *link)
     return MARE_OK;
 }
 
-// What `fresh` asks of `link`: 0, or why not.
+// Whether `link` can go on as `fresh` asks: 0, or why not.
 static unsigned check_resume(const struct mare__link *link, const struct mare__link *fresh)
 {
     bool live = link->phase == MARE__LINK_LIVE || link->phase == MARE__LINK_PARTED;
@@ -363,7 +363,7 @@ static unsigned check_resume(const struct mare__link *link, const struct mare__l
         return MARE__LINK_CODE_SESSION;
     if (fresh->version != link->version)
         return MARE__LINK_CODE_VERSION;
-    if (fresh->in.at < fresh->in.end) // it was to wait for the answer
+    if (fresh->in.at < fresh->in.end) // the peer had to wait for the answer first
         return MARE__LINK_CODE_PLACE;
     return fresh->attempt <= link->attempt ? MARE__LINK_CODE_STALE : 0;
 }
@@ -392,7 +392,8 @@ mare_err mare__link_resume(struct mare__link *link, struct mare__link *fresh)
     }
     mare__link_put_begin(&writer, frame, MARE__FRAME_RESUMED, 2);
     mare__link_put_number(&writer, link->frames_in);
-    mare__link_urge(link, frame, mare__link_put_end(&writer, 0)); // small: it needs no memory
+    mare__link_urge(link, frame, mare__link_put_end(&writer, 0)); // it is small: this needs no
+                                                                  // memory
     link->transport_in = fresh->transport_in;
     link->bytes_in += fresh->transport_in;
     link->news = (link->news & ~(unsigned)MARE__NEWS_BROKEN) | MARE__NEWS_RESUMED;
@@ -403,7 +404,7 @@ mare_err mare__link_resume(struct mare__link *link, struct mare__link *fresh)
 
 // ---- Two connections, one link ------------------------------------------------------------------
 
-// The bytes of the names decide, and of two that begin alike the shorter comes first.
+// Compares the bytes of the names. If one begins with the other, the shorter comes first.
 static bool comes_first(struct mare__span a, struct mare__span b)
 {
     size_t size = a.size < b.size ? a.size : b.size;
@@ -418,16 +419,18 @@ unsigned mare__link_judge(const struct mare__link_settings *settings,
         return MARE__LINK_CODE_NAME;
     if (!other || other->phase == MARE__LINK_DONE)
         return MARE__LINK_CODE_BYE;
-    if (other->phase == MARE__LINK_GREETING) // both dial
+    if (other->phase == MARE__LINK_GREETING) // both nodes dial each other
         return comes_first(settings->self.name, hello->name) ? MARE__LINK_CODE_DUPLICATE
                                                              : MARE__LINK_CODE_BYE;
     if (hello->incarnation < other->peer.incarnation)
         return MARE__LINK_CODE_STALE;
     if (hello->incarnation > other->peer.incarnation) {
-        // It was started anew, unless the one that we know is alive: then two have one name.
+        // A newer incarnation: the node was restarted. But if the link that we have is alive, two
+        // nodes have the same name.
         bool alive = other->phase == MARE__LINK_LIVE && !other->suspected;
         return alive ? MARE__LINK_CODE_NAME : MARE__LINK_CODE_BYE;
     }
-    // Dialled before it agreed to the link that we have, it is late; after that, it has lost it.
+    // If the peer dialled before it agreed to the link that we have, the new connection is a late
+    // duplicate. If it dialled after that, it has lost that link.
     return hello->stamp <= other->peer.stamp ? MARE__LINK_CODE_DUPLICATE : MARE__LINK_CODE_BYE;
 }

@@ -7,10 +7,10 @@
 //     |                                  goes: BODY --> into the block of the message
 //     +----------------------------------------- or nowhere: SKIP
 //
-// So a frame that came in one piece is never copied, unless it is a piece of a larger message; and
-// nothing is allocated that the frame's head, checked against the window of its flow, does not
-// allow. A frame takes effect when all of it is there: what a broken transport leaves half is
-// forgotten, and will be sent again.
+// So a frame that came in one piece is never copied, unless it is a piece of a larger message.
+// Memory is allocated only after the frame's head was checked against the window of its flow. A
+// frame takes effect when all of it is here: half a frame of a broken transport is forgotten, and
+// will be sent again.
 #include <assert.h>
 
 #include "base/alloc.h"
@@ -22,7 +22,7 @@ static bool is_data(unsigned kind)
     return kind >= MARE__FRAME_DATA && kind <= MARE__FRAME_REST;
 }
 
-// A counted frame is here, with so many bytes.
+// Counts a counted frame of so many bytes as received.
 static void count_frame(struct mare__link *link, size_t size)
 {
     link->frames_in++;
@@ -36,7 +36,7 @@ static void count_frame(struct mare__link *link, size_t size)
 
 // ---- Messages -----------------------------------------------------------------------------------
 
-// Reads the head of a frame with payload, up to the payload. False: it is none.
+// Reads the head of a frame with payload, up to the payload. False: it is not one.
 static bool read_data_head(const uint8_t **at, const uint8_t *end, struct mare__link_data *data)
 {
     struct mare__token token;
@@ -72,7 +72,7 @@ static unsigned check_window(const struct mare__link_inflow *flow, uint64_t tota
     return 0;
 }
 
-// Whether the frame may stand here: 0, or what is wrong.
+// Whether the frame is allowed at this point: 0, or what is wrong.
 static unsigned check_data(const struct mare__link *link, const struct mare__link_data *data,
                            const struct mare__link_inflow *flow)
 {
@@ -89,7 +89,7 @@ static unsigned check_data(const struct mare__link *link, const struct mare__lin
     return check_window(flow, data->total);
 }
 
-// A message is complete. True: it is to be told.
+// A message is complete. True: `event` is to be told.
 static bool complete(struct mare__link *link, struct mare__link_inflow *flow, const uint8_t *data,
                      uint64_t size, uint8_t *block, struct mare__link_event *event)
 {
@@ -101,16 +101,16 @@ static bool complete(struct mare__link *link, struct mare__link_inflow *flow, co
     event->size = size;
     event->block = block;
     if (wanted && block)
-        link->memory -= size; // the host's now
+        link->memory -= mare__link_block_size(link, size); // the host owns it now
     else if (block)
-        mare__link_give(link, block, size);
+        mare__link_give(link, block, mare__link_block_size(link, size));
     link->messages_in += wanted;
     if (flow->once && flow->received_messages == flow->window.messages)
         mare__link_inflow_remove(link, flow);
     return wanted;
 }
 
-// A frame with payload is here, all of it. `block` is the one that was made for it, or NULL.
+// A whole frame with payload is here. `block` was made for it, or is NULL.
 static bool take_data(struct mare__link *link, struct mare__link_inflow *flow,
                       const struct mare__link_data *data, const uint8_t *payload, uint8_t *block,
                       struct mare__link_event *event)
@@ -134,20 +134,23 @@ static bool take_data(struct mare__link *link, struct mare__link_inflow *flow,
     uint64_t size = flow->total;
     flow->block = NULL;
     flow->total = flow->have = 0;
-    return complete(link, flow, whole, size, whole, event);
+    uint8_t *data_of =
+        whole ? whole + link->settings->reserve : NULL; // NULL: the flow was closed meanwhile
+    return complete(link, flow, data_of, size, whole, event);
 }
 
-// Where the payload of a frame goes, making room for a message that begins. NULL with
-// flow->closing: nowhere; otherwise there is no memory.
+// The place for the payload of a frame; makes a block for a message that begins. NULL: if
+// flow->closing, the payload is skipped; otherwise there is no memory.
 static uint8_t *place_of(struct mare__link *link, struct mare__link_inflow *flow,
                          const struct mare__link_data *data, uint8_t **block)
 {
+    uint32_t reserve = link->settings->reserve;
     *block = NULL;
     if (data->kind == MARE__FRAME_REST)
-        return flow->block ? flow->block + flow->have : NULL;
+        return flow->block ? flow->block + reserve + flow->have : NULL;
     if (!flow->closing)
-        *block = mare__link_take(link, data->total);
-    return *block;
+        *block = mare__link_take(link, mare__link_block_size(link, data->total));
+    return *block ? *block + reserve : NULL;
 }
 
 // A frame with payload that lies in one piece.
@@ -180,8 +183,8 @@ static bool data_frame(struct mare__link *link, unsigned kind, const uint8_t *at
 
 // ---- Frames -------------------------------------------------------------------------------------
 
-// Whether a frame of this kind and length may come here: 0, or what is wrong. `known`: there is
-// something to be done about it, other than to skip it.
+// Whether a frame of this kind and length is allowed here: 0, or what is wrong. `known`: false if
+// the frame is to be skipped.
 static unsigned check_kind(unsigned kind, size_t length, bool *known)
 {
     *known = (kind >= MARE__FRAME_HELLO && kind <= MARE__FRAME_QUIT) ||
@@ -206,7 +209,7 @@ static bool take_frame(struct mare__link *link, const uint8_t *at, const uint8_t
         mare__link_fail(link, MARE__LINK_CODE_FRAME);
         return false;
     }
-    if (kind == MARE__FRAME_DATA) // nearly all of them
+    if (kind == MARE__FRAME_DATA) // most frames are of this kind
         return data_frame(link, kind, at, end, event);
     unsigned wrong = check_kind(kind, (size_t)(end - at), &known);
     if (wrong) {
@@ -230,7 +233,7 @@ void mare__link_in_reset(struct mare__link *link)
 {
     struct mare__link_in *in = &link->in;
     if (in->block)
-        mare__link_give(link, in->block, in->data.total);
+        mare__link_give(link, in->block, mare__link_block_size(link, in->data.total));
     if (in->gathered)
         mare__link_give(link, in->gathered, in->gather_size);
     *in = (struct mare__link_in){.mode = MARE__IN_HEAD};
@@ -242,11 +245,11 @@ void mare__link_forsake(struct mare__link *link, struct mare__link_inflow *flow)
     if (in->mode != MARE__IN_BODY || in->flow != flow)
         return;
     if (in->block)
-        mare__link_give(link, in->block, in->data.total);
+        mare__link_give(link, in->block, mare__link_block_size(link, in->data.total));
     in->block = in->body = NULL;
 }
 
-// The head of a frame with payload: where that goes. 0, or what is wrong.
+// The head of a frame with payload is here: finds the place of the payload. 0, or what is wrong.
 static unsigned begin_body(struct mare__link *link, const uint8_t *at, const uint8_t *end,
                            uint32_t length)
 {
@@ -268,7 +271,7 @@ static unsigned begin_body(struct mare__link *link, const uint8_t *at, const uin
     return 0;
 }
 
-// The head of a large frame is here: what to do with the rest of it.
+// The head of a large frame is here: decides what to do with the rest.
 static void begin_large(struct mare__link *link)
 {
     struct mare__link_in *in = &link->in;
@@ -326,7 +329,7 @@ static size_t take_bytes(struct mare__link_in *in, uint8_t *to, size_t want)
     return size;
 }
 
-// Collects a frame's first bytes; then it is known how to go on.
+// Collects the first bytes of a frame, until they tell how to go on.
 static void collect_head(struct mare__link *link)
 {
     struct mare__link_in *in = &link->in;
@@ -385,7 +388,7 @@ static void drop_gathered(struct mare__link *link)
 static bool read_gather(struct mare__link *link, struct mare__link_event *event)
 {
     struct mare__link_in *in = &link->in;
-    assert(in->gathered); // or the link would be over
+    assert(in->gathered); // without it the link would be over
     in->gather_have +=
         (uint32_t)take_bytes(in, in->gathered + in->gather_have, in->gather_size - in->gather_have);
     if (in->gather_have < in->gather_size)
@@ -393,7 +396,7 @@ static bool read_gather(struct mare__link *link, struct mare__link_event *event)
     in->mode = MARE__IN_HEAD;
     in->gather_told = take_frame(link, in->gathered, in->gathered + in->gather_size, event);
     if (!in->gather_told)
-        drop_gathered(link); // else the event's bytes lie there, until the next call
+        drop_gathered(link); // else the event points into it, until the next call
     return in->gather_told;
 }
 
@@ -409,7 +412,7 @@ static bool read_body(struct mare__link *link, struct mare__link_event *event)
     in->block = NULL;
     in->mode = MARE__IN_HEAD;
     count_frame(link, data.size);
-    return take_data(link, in->flow, &data, block, block, event);
+    return take_data(link, in->flow, &data, in->body, block, event);
 }
 
 static bool read_skip(struct mare__link *link)
@@ -433,7 +436,8 @@ bool mare__link_take_in(struct mare__link *link, struct mare__link_event *event)
     while (!told && (filled || in->at < in->end) && link->attached) {
         filled = false;
         if (link->phase == MARE__LINK_ASKED)
-            mare__link_fail(link, MARE__LINK_CODE_PLACE); // it was to wait for the answer
+            mare__link_fail(link, MARE__LINK_CODE_PLACE); // the peer had to wait for the answer
+                                                          // first
         if (link->phase == MARE__LINK_DONE)
             in->at = in->end;
         else if (in->mode == MARE__IN_HEAD)

@@ -21,7 +21,8 @@
 #include "mare_limits.h"
 #include "wire/link.h"
 
-// Bit 5: the frame is counted, and kept until acknowledged. Bit 6: who does not know it skips it.
+// Bit 5: the frame is counted, and kept until it is acknowledged. Bit 6: a peer that does not know
+// the kind skips the frame.
 enum mare__link_kind {
     MARE__FRAME_HELLO = 0x01,
     MARE__FRAME_WELCOME,
@@ -47,17 +48,18 @@ enum mare__link_kind {
 
 enum {
     MARE__LINK_PREFIX = 4,        // bytes of a frame's length
-    MARE__LINK_HEAD = 32,         // that its array takes at most around the payload
-    MARE__LINK_CONTROL_HEAD = 48, // bytes of a counted frame without payload, at most
+    MARE__LINK_HEAD = 32,         // the most bytes of its array around the payload
+    MARE__LINK_CONTROL_HEAD = 48, // the most bytes of a counted frame without payload
     MARE__LINK_NODE = 256,        // bytes of a queued message that is small
     MARE__LINK_NODES_KEPT = 64,
-    MARE__LINK_RING_LEAST = 16384,    // bytes of the ring that settings cannot take away
-    MARE__LINK_ACK_FRAMES = 32,       // received: then they are acknowledged
-    MARE__LINK_ACK_BYTES = 256 << 10, // likewise
+    MARE__LINK_RING_LEAST = 16384,    // the least bytes of the ring, whatever the settings say
+    MARE__LINK_ACK_FRAMES = 32,       // after so many frames received, acknowledge
+    MARE__LINK_ACK_BYTES = 256 << 10, // or after so many bytes
     MARE__LINK_ACK_US = 25000,        // or after this time
-    MARE__LINK_RETRY_US = 10000,      // when there was no memory to write a frame
-    MARE__LINK_BURST = 64 << 10,      // bytes in the log that are not sent; beyond, no frame joins
-    MARE__LINK_URGENT = 96,           // bytes of frames that are not counted, without an allocation
+    MARE__LINK_RETRY_US = 10000,      // when to try again, if there was no memory for a frame
+    MARE__LINK_BURST = 64 << 10,      // bytes in the log that are not sent; beyond these no frame
+                                      // joins
+    MARE__LINK_URGENT = 96,           // bytes of uncounted frames that need no allocation
 };
 
 // ---- Flows --------------------------------------------------------------------------------------
@@ -67,8 +69,8 @@ struct mare__link_entry {
     uint64_t number;
 };
 
-// Flows by their numbers: chains, in as many buckets as there are flows. The multiplier is secret,
-// or a peer could choose numbers that all fall into one.
+// Flows by their numbers: a hash table with about as many buckets as flows. The multiplier is
+// secret: otherwise a peer could choose numbers that all fall into one bucket.
 struct mare__link_table {
     struct mare__link_entry **buckets;
     uint32_t count, bits; // 2^bits buckets; none when `buckets` is NULL
@@ -77,12 +79,12 @@ struct mare__link_table {
 // A message that waits for its turn, or for the acknowledgement of its pieces.
 struct mare__link_message {
     struct mare__link_message *next;
-    uint64_t size, committed; // of its bytes, so many are in the log
-    uint64_t charge;          // what it counts against settings->send
-    uint32_t references;      // its flow's queue, and each of its frames in the log
+    uint64_t size, committed; // its bytes; how many of them are in the log
+    uint64_t charge;          // bytes that it counts against settings->send
+    uint32_t references;      // held by its flow's queue, and by each of its frames in the log
     uint32_t part_count;
     size_t allocated;
-    bool dropped; // the peer closed the flow: the host has been told
+    bool dropped; // the peer closed the flow, and the host was told
     struct mare__link_part parts[];
 };
 
@@ -90,27 +92,27 @@ struct mare__link_message {
 struct mare__link_outflow {
     struct mare__link_entry entry;
     struct mare__list ready;   // in link->ready, while there are messages
-    struct mare__list due;     // in link->due_out, when END is to be sent
-    struct mare__list starved; // in link->starved, when settings->send held a message back
+    struct mare__list due;     // in link->due_out, while END is to be sent
+    struct mare__list starved; // in link->starved, while settings->send holds a message back
     struct mare__link_window window;
     uint64_t accepted_messages, accepted_bytes;
-    uint64_t consumed_messages, consumed_bytes; // as the peer has told
+    uint64_t consumed_messages, consumed_bytes; // as the peer has told us
     struct mare__link_message *first, *last;
-    uint64_t wanted;      // bytes of the last message that was refused for want of credit
-    uint64_t starved_for; // the charge of the last that settings->send held back
+    uint64_t wanted;      // bytes of the last message refused for want of credit
+    uint64_t starved_for; // the charge of the last message that settings->send held back
     bool wants, once, ending;
 };
 
 // A flow in which this end receives.
 struct mare__link_inflow {
     struct mare__link_entry entry;
-    struct mare__list due; // in link->due_in, when one of the flags below is set
+    struct mare__list due; // in link->due_in, while one of the flags below is set
     void *context;
     struct mare__link_window window;
-    uint64_t received_messages, received_bytes; // begun ones count whole
+    uint64_t received_messages, received_bytes; // a message counts whole when it begins
     uint64_t consumed_messages, consumed_bytes;
-    uint64_t reported_messages, reported_bytes; // the sender knows of these
-    uint8_t *block; // of a message that has begun; NULL when its bytes are dropped
+    uint64_t reported_messages, reported_bytes; // what the sender was told
+    uint8_t *block; // of a message that has begun; NULL while its bytes are dropped
     uint64_t total, have;
     bool once, closing, open_due, credit_due, close_due;
 };
@@ -121,7 +123,7 @@ struct mare__link_inflow {
 struct mare__link_record {
     uint32_t at, size; // place in the ring: at % capacity
     uint32_t length;
-    uint32_t charge; // of a message that is in the ring, whole; 0: not one
+    uint32_t charge; // of a message that is in the ring as a whole; else 0
     uint64_t offset;
     struct mare__link_message *message;
 };
@@ -131,9 +133,9 @@ struct mare__link_log {
     uint32_t capacity, tail;
     struct mare__link_record *records;
     uint32_t record_capacity;
-    uint64_t first, cursor, next; // numbers of frames: acknowledged before, sent before, committed
-    uint64_t part;                // bytes of the frame at the cursor that were sent
-    uint64_t unsent;              // bytes from there on
+    uint64_t first, cursor, next; // numbers of frames: acknowledged up to here; sent; committed
+    uint64_t part;                // bytes sent of the frame at the cursor
+    uint64_t unsent;              // bytes from the cursor on that are not sent
 };
 
 static inline struct mare__link_record *mare__link_record(const struct mare__link_log *log,
@@ -148,7 +150,7 @@ enum mare__link_mode {
     MARE__IN_HEAD,   // before a frame, or in its first bytes
     MARE__IN_GATHER, // a small frame that came in pieces
     MARE__IN_BODY,   // in the payload of a large one
-    MARE__IN_SKIP,   // in what is not wanted
+    MARE__IN_SKIP,   // in bytes that are thrown away
 };
 
 // The head of a frame with payload: DATA, FIRST, REST.
@@ -159,7 +161,7 @@ struct mare__link_data {
 };
 
 struct mare__link_in {
-    const uint8_t *at, *end; // given by the host, and not yet taken
+    const uint8_t *at, *end; // given by the host, not read yet
     enum mare__link_mode mode;
     uint8_t head[MARE__LINK_PREFIX + MARE__LINK_HEAD];
     uint32_t head_size;
@@ -168,7 +170,7 @@ struct mare__link_in {
     bool gather_told;
     struct mare__link_data data; // of the frame whose body is being read
     struct mare__link_inflow *flow;
-    uint8_t *body, *block; // where it goes; a block that is not yet the flow's
+    uint8_t *body, *block; // where it goes; the block, while the flow does not have it yet
     uint64_t body_have;
     uint64_t skip;
     bool skip_counted;
@@ -176,7 +178,7 @@ struct mare__link_in {
 
 // ---- The link -----------------------------------------------------------------------------------
 
-// What is to be told before more input is read, in the order of the bits.
+// Events to tell before more input is read, in the order of the bits.
 enum {
     MARE__NEWS_UP = 1,
     MARE__NEWS_RESUMED = 2,
@@ -194,20 +196,20 @@ struct mare__link {
 
     uint64_t now_us;
     uint64_t born_us;
-    uint64_t heard_us;     // the last byte came
-    uint64_t confirmed_us; // the last sign came that the peer hears us
+    uint64_t heard_us;     // when the last byte came
+    uint64_t confirmed_us; // when the last sign came that the peer hears us
     bool suspected, suspicion_told;
 
-    // Agreed.
+    // What both ends have agreed on.
     uint64_t stamp;
     uint8_t session[MARE__LINK_SESSION];
-    uint32_t attempt; // of resumption, the last
+    uint32_t attempt; // the number of the last attempt to resume
     struct mare__link_hello peer;
-    uint8_t *peer_text; // what the spans of `peer` lie in
+    uint8_t *peer_text; // the spans of `peer` point into it
     uint32_t peer_text_size;
     uint32_t version, frame;
     uint64_t features, silence_us;
-    bool resume_asked; // ASKED, by RESUME
+    bool resume_asked; // in ASKED: the peer sent RESUME
     uint64_t resume_frames;
 
     // The end.
@@ -217,16 +219,16 @@ struct mare__link {
     char text[MARE__LINK_TEXT_MOST];
 
     struct mare__link_in in;
-    uint64_t frames_in, frames_acked; // counted frames received; of which the peer knows
-    uint64_t ack_bytes, ack_due_us;   // received since; 0: nothing to acknowledge
-    uint64_t transport_in;            // bytes of this transport
-    uint64_t transport_heard;         // that the peer says it has received of it
+    uint64_t frames_in, frames_acked; // counted frames received; those that we have acknowledged
+    uint64_t ack_bytes, ack_due_us;   // bytes since then; when to acknowledge, 0: nothing to do
+    uint64_t transport_in;            // bytes received over this transport
+    uint64_t transport_heard;         // bytes of it that the peer says it has received
 
     struct mare__link_log log;
-    uint8_t *urgent; // frames that are not counted, being sent
+    uint8_t *urgent; // uncounted frames that are being sent
     uint32_t urgent_size, urgent_sent, urgent_allocated;
     uint8_t urgent_small[MARE__LINK_URGENT];
-    uint64_t ping_id, ping_us; // the last that was sent; 0: none on this transport
+    uint64_t ping_id, ping_us; // the last ping; 0: none on this transport
     bool ping_due, ping_sampled, pong_due;
     uint64_t pong_id;
     bool starving; // no memory for a frame: try again soon
@@ -237,7 +239,7 @@ struct mare__link {
     uint64_t reserved;                // of settings->receive
     uint64_t held;                    // of settings->send
     uint64_t unacknowledged;          // messages
-    struct mare__link_message *nodes; // small ones, to be used again
+    struct mare__link_message *nodes; // small messages that are free for reuse
     uint32_t node_count;
 
     uint64_t bytes_in, bytes_out, messages_in, messages_out;
@@ -257,10 +259,10 @@ void mare__link_put_array(struct mare__link_writer *writer, unsigned elements);
 void mare__link_put_number(struct mare__link_writer *writer, uint64_t number);
 void mare__link_put_text(struct mare__link_writer *writer, struct mare__span text);
 void mare__link_put_bytes(struct mare__link_writer *writer, const void *bytes, size_t size);
-// Returns the bytes written; so many more, which are elsewhere, belong to the frame.
+// Returns the bytes written. `payload` more bytes belong to the frame; they are somewhere else.
 size_t mare__link_put_end(struct mare__link_writer *writer, uint32_t payload);
 
-// Reads the elements of an array; what is wrong is noted, and told in the end.
+// Reads the elements of an array. Errors are noted, and told by mare__link_get_end.
 struct mare__link_reader {
     const uint8_t *at, *end;
     uint32_t left; // elements
@@ -270,7 +272,7 @@ struct mare__link_reader {
 bool mare__link_get_begin(struct mare__link_reader *reader, const uint8_t *at, const uint8_t *end,
                           unsigned *kind);
 uint64_t mare__link_get_number(struct mare__link_reader *reader);
-// Text or bytes, which are still where they were.
+// Text or bytes, in place: the span points into the frame.
 struct mare__span mare__link_get_text(struct mare__link_reader *reader, size_t most);
 struct mare__link_reader mare__link_get_array(struct mare__link_reader *reader);
 void mare__link_get_array_end(struct mare__link_reader *reader, struct mare__link_reader *inner);
@@ -286,7 +288,7 @@ void mare__link_give(struct mare__link *link, void *block, size_t size);
 // The handshake is over; session and peer are known.
 mare_err mare__link_begin(struct mare__link *link);
 
-// The end, once. fail: found here, and the peer is told.
+// Ends the link, once. fail: the fault was found here, and the peer is told.
 void mare__link_over(struct mare__link *link, unsigned code, struct mare__span text, bool by_peer);
 void mare__link_fail(struct mare__link *link, unsigned code);
 
@@ -308,7 +310,7 @@ bool mare__link_greeted(struct mare__link *link, const uint8_t *at, const uint8_
                         struct mare__link_event *event);
 void mare__link_say_hello(struct mare__link *link);
 void mare__link_say_refuse(struct mare__link *link, unsigned code, struct mare__span text);
-// There is a transport again, and the peer has received so many frames. False: it cannot have.
+// There is a transport again, and the peer has received so many frames. False: that is impossible.
 bool mare__link_go_on(struct mare__link *link, uint64_t frames);
 
 // ---- link_in.c ----------------------------------------------------------------------------------
@@ -316,7 +318,13 @@ bool mare__link_go_on(struct mare__link *link, uint64_t frames);
 // Takes input until there is something to tell, or none is left: false.
 bool mare__link_take_in(struct mare__link *link, struct mare__link_event *event);
 
-// The flow is going: what is being read for it is dropped.
+// Bytes of the block of a message, with what the host wants before it.
+static inline size_t mare__link_block_size(const struct mare__link *link, uint64_t total)
+{
+    return link->settings->reserve + total;
+}
+
+// The flow is about to go: what is being read for it is dropped.
 void mare__link_forsake(struct mare__link *link, struct mare__link_inflow *flow);
 void mare__link_in_reset(struct mare__link *link);
 
@@ -348,29 +356,29 @@ size_t mare__link_flows_most(const struct mare__link_settings *settings);
 bool mare__link_flow_frame(struct mare__link *link, unsigned kind, struct mare__link_reader *reader,
                            struct mare__link_event *event);
 
-// The flow has ended by itself, or by END.
+// Removes a flow that has ended by itself, or by END.
 void mare__link_inflow_remove(struct mare__link *link, struct mare__link_inflow *flow);
 void mare__link_outflow_remove(struct mare__link *link, struct mare__link_outflow *flow);
 
-// A reference to a message less; the last one releases it.
+// Gives back a reference to a message; the last one releases it.
 void mare__link_message_unref(struct mare__link *link, struct mare__link_message *message);
-// Its bytes count no more against settings->send.
+// These bytes do not count against settings->send any more.
 void mare__link_discharge(struct mare__link *link, uint64_t charge);
-// Whether a flow that settings->send held back has room now: it is told, once.
+// Whether a flow that settings->send held back has room now. Tells it once.
 bool mare__link_fed(struct mare__link *link, struct mare__link_event *event);
 
 // ---- link_out.c ---------------------------------------------------------------------------------
 
-// Frames up to this number have arrived. False: that cannot be.
+// The peer has received the frames up to this number. False: that is impossible.
 bool mare__link_acknowledged(struct mare__link *link, uint64_t frames);
-// Everything that was not acknowledged is to be sent again.
+// Everything that was not acknowledged will be sent again.
 void mare__link_rewind(struct mare__link *link);
 void mare__link_log_fini(struct mare__link *link);
 // Adds a frame that is not counted. False: no memory.
 bool mare__link_urge(struct mare__link *link, const uint8_t *frame, size_t size);
 void mare__link_say_ack(struct mare__link *link);
 void mare__link_urgent_fini(struct mare__link *link);
-// Gives back what an idle link does not need.
+// Gives back memory that an idle link does not need.
 void mare__link_trim(struct mare__link *link);
-// The most memory of what is in this file.
+// The most memory that the code of this file uses.
 size_t mare__link_log_most(const struct mare__link_settings *settings);

@@ -10,7 +10,7 @@
 //   messages that these are the pieces of.
 //
 // A small frame lies in the ring whole, next to its neighbours, and many of them make one piece of
-// output. Of a larger one only the head lies there; its payload stays where the host has it. The
+// output. For a larger one only the head lies there; its payload stays where the host has it. The
 // ring grows by doubling up to a bound; then frames wait for an acknowledgement.
 #include "base/alloc.h"
 #include "wire/link_inner.h"
@@ -34,7 +34,7 @@ static bool log_grow_records(struct mare__link *link)
     return true;
 }
 
-// A link that may hold little to send has a small ring, too.
+// A link that may hold little to send gets a small ring.
 static uint32_t ring_most(const struct mare__link_settings *settings)
 {
     uint32_t most = MARE__LINK_RING_MOST;
@@ -72,7 +72,7 @@ static bool log_grow_ring(struct mare__link *link, uint32_t size)
     return true;
 }
 
-// Room for a frame with up to `size` bytes in the ring. NULL: not now.
+// Room for a frame with up to `size` bytes in the ring. NULL: there is none now.
 static uint8_t *log_reserve(struct mare__link *link, uint32_t size)
 {
     struct mare__link_log *log = &link->log;
@@ -87,7 +87,8 @@ static uint8_t *log_reserve(struct mare__link *link, uint32_t size)
         log->tail = 0;
     uint32_t head = used ? mare__link_record(log, log->first)->at : log->tail;
     uint32_t at = log->tail & (log->capacity - 1);
-    uint32_t pad = at + size > log->capacity ? log->capacity - at : 0; // a frame is in one piece
+    uint32_t pad = at + size > log->capacity ? log->capacity - at : 0; // a frame must not wrap
+                                                                       // around
     if (log->capacity < size || log->tail + pad + size - head > log->capacity) {
         if (!log_grow_ring(link, size))
             return NULL;
@@ -97,7 +98,7 @@ static uint8_t *log_reserve(struct mare__link *link, uint32_t size)
     return log->ring + (log->tail & (log->capacity - 1));
 }
 
-// The frame that was written where log_reserve said becomes the next of the log.
+// Makes the frame that was written at log_reserve's place the next of the log.
 static struct mare__link_record *log_commit(struct mare__link *link, size_t size, uint32_t length)
 {
     struct mare__link_log *log = &link->log;
@@ -168,7 +169,7 @@ size_t mare__link_log_most(const struct mare__link_settings *settings)
     size_t records = 16;
     while (records < settings->unacknowledged)
         records *= 2;
-    // Half as much again, while they grow.
+    // Half as much again, because both exist twice while they grow.
     return (records * sizeof(struct mare__link_record) + ring_most(settings)) / 2 * 3 +
            (size_t)MARE__LINK_NODES_KEPT * MARE__LINK_NODE;
 }
@@ -189,7 +190,7 @@ static bool commit_numbers(struct mare__link *link, unsigned kind, const uint64_
     return true;
 }
 
-// What a flow that receives has to tell: one frame of it.
+// Commits one frame of what a receiving flow has to tell.
 static bool commit_inflow(struct mare__link *link, struct mare__link_inflow *flow)
 {
     const struct mare__link_window *window = &flow->window;
@@ -232,7 +233,7 @@ static void copy_parts(uint8_t *out, const struct mare__link_message *message)
     }
 }
 
-// The first message of a flow is in the log, whole.
+// The first message of a flow is in the log as a whole: takes it out of the queue.
 static void leave_queue(struct mare__link *link, struct mare__link_outflow *flow)
 {
     struct mare__link_message *message = flow->first;
@@ -248,7 +249,7 @@ static void leave_queue(struct mare__link *link, struct mare__link_outflow *flow
         mare__list_append(&link->due_out, &flow->due);
 }
 
-// A small message becomes a frame in the ring, and its blocks are released.
+// Puts a small message into the ring as a frame, and releases its blocks.
 static bool commit_small(struct mare__link *link, struct mare__link_outflow *flow)
 {
     struct mare__link_message *message = flow->first;
@@ -263,7 +264,7 @@ static bool commit_small(struct mare__link *link, struct mare__link_outflow *flo
     copy_parts(writer.at, message);
     writer.at += size;
     log_commit(link, mare__link_put_end(&writer, 0), 0)->charge = (uint32_t)message->charge;
-    message->charge = 0; // it is the frame's now
+    message->charge = 0; // it counts for the frame now
     leave_queue(link, flow);
     return true;
 }
@@ -334,7 +335,7 @@ static bool commit_next(struct mare__link *link)
         bool more = flow->first->next || flow->first->size - flow->first->committed > link->frame;
         if (!commit_message(link, flow))
             return false;
-        if (more) { // otherwise it has left the list, and may be gone
+        if (more) { // else commit_piece has taken it off the list, and it may be gone
             mare__list_remove(entry);
             mare__list_append(&link->ready, entry);
         }
@@ -413,7 +414,8 @@ void mare__link_say_ack(struct mare__link *link)
         note_acked(link);
 }
 
-// Writes what is due, once what was written before is on its way. A heartbeat acknowledges too.
+// Writes what is due, once all that was written before is on its way. A heartbeat acknowledges,
+// too.
 static void write_due(struct mare__link *link)
 {
     uint8_t frames[2 * (MARE__LINK_BEAT_MOST + 2 * MARE__LINK_CONTROL_HEAD)];
@@ -482,7 +484,7 @@ static bool offer_message(struct offer *offer, const struct mare__link_message *
     return true;
 }
 
-// A frame of the log, of which `sent` bytes are on their way. False: no room for all of it.
+// Offers a frame of the log, of which `sent` bytes are on their way. False: no room for all of it.
 static bool offer_frame(struct offer *offer, const struct mare__link_log *log, uint64_t number,
                         uint64_t sent)
 {
@@ -507,7 +509,7 @@ int mare__link_output(struct mare__link *link, struct iovec *pieces, int room)
     link->starving = false;
     if (link->phase == MARE__LINK_LIVE)
         write_due(link);
-    // What has begun must be finished first; between two frames the urgent ones pass.
+    // A frame that has begun must be finished first. Urgent frames pass between two frames.
     uint64_t number = log->cursor;
     if (log->part && !offer_frame(&offer, log, number++, log->part))
         return offer.count;
@@ -521,7 +523,8 @@ int mare__link_output(struct mare__link *link, struct iovec *pieces, int room)
     return offer.count;
 }
 
-// Of the frame at the cursor so many bytes more were sent. Returns how many were not its own.
+// `size` more bytes were sent, from the frame at the cursor on. Returns how many belong to later
+// frames.
 static size_t sent_of_frame(struct mare__link_log *log, size_t size)
 {
     const struct mare__link_record *record = mare__link_record(log, log->cursor);

@@ -33,11 +33,11 @@ static void chain(const struct mare__link *link, struct mare__link_table *table,
     *bucket = entry;
 }
 
-// Twice as many buckets. Without memory the chains just get longer, unless there was none at all.
+// Doubles the buckets. Without memory the chains get longer, unless there was no table at all.
 static void grow(struct mare__link *link, struct mare__link_table *table)
 {
     struct mare__link_table old = *table;
-    assert(old.bits < 31); // so many flows nobody has
+    assert(old.bits < 31); // nobody has so many flows
     uint32_t bits = old.buckets ? old.bits + 1 : 0;
     size_t size = sizeof *old.buckets << bits;
     struct mare__link_entry **buckets = mare__link_take(link, size);

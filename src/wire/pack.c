@@ -184,7 +184,8 @@ static void read_fixed(struct mare__token *token, uint8_t code)
     }
 }
 
-// Inline, for every token of every message goes through it. What it promises is not looked for.
+// Inline, because every token of every message goes through it. Does not check that the bytes or
+// objects that a token announces are there.
 static inline enum mare__head read_head(const uint8_t **cursor, const uint8_t *end,
                                         struct mare__token *token)
 {
@@ -231,8 +232,8 @@ bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token
 {
     if (read_head(cursor, end, token) != MARE__HEAD_READ)
         return false;
-    // What is promised must be there: an object takes a byte at least, so a count beyond the bytes
-    // left is a lie.
+    // An object takes at least one byte. So a token that announces more objects than there are
+    // bytes left is a lie.
     size_t left = (size_t)(end - *cursor), need = 0;
     if (token->kind >= MARE__TOKEN_STRING)
         need = token->kind == MARE__TOKEN_MAP ? 2 * (size_t)token->size : token->size;

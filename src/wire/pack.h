@@ -40,8 +40,8 @@ struct mare__token {
 // MessagePack.
 bool mare__unpack(const uint8_t **cursor, const uint8_t *end, struct mare__token *token);
 
-// The same, but a promise of bytes or objects is not held against what is there: for readers that
-// get a stream in pieces. SHORT: more bytes may make it a token.
+// The same, but does not check that the announced bytes or objects are there: for readers that get
+// a stream in pieces. SHORT: with more bytes it may become a token.
 enum mare__head { MARE__HEAD_READ, MARE__HEAD_SHORT, MARE__HEAD_BAD };
 enum mare__head mare__unpack_head(const uint8_t **cursor, const uint8_t *end,
                                   struct mare__token *token);
@@ -102,8 +102,8 @@ static inline uint64_t mare__get64(const uint8_t *in)
     return __builtin_bswap64(value);
 }
 
-// An integer in its widest form, inline, for most messages are one: it is written and read without
-// asking how large it is.
+// An integer in its widest form: written and read without a look at its size. Inline, because most
+// messages are one integer.
 enum { MARE__PACK_WIDE = 9 };
 
 static inline void mare__pack_wide(uint8_t *out, int64_t value)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// MessagePack-RPC. Messages have no length in front, so their end is found by counting: a message
-// is one object, an array stands for as many more as it says, a map for twice as many, a string for
-// the bytes that follow. The count goes on where it stopped when more bytes come, so that a message
-// that comes byte by byte is looked at once. Each object takes a byte at least: a count beyond the
-// limit is refused as soon as it is promised.
+// MessagePack-RPC. Messages have no length in front, so the reader finds their end by counting. A
+// message is one object. An array adds as many objects as it says, a map twice as many, a string
+// its bytes. When more bytes come, the count goes on where it stopped, so that each byte is looked
+// at once. Each object takes at least one byte: a count beyond the limit is refused as soon as it
+// is announced.
 #include "wire/rpc.h"
 
 #include "wire/pack.h"
@@ -33,7 +33,7 @@ static enum mare__rpc_event fail(struct mare__rpc_reader *reader, mare_err error
 
 enum scan { WHOLE, PART, BAD, TOO_BIG };
 
-// One more token was read: what it promises.
+// Counts what a token announces.
 static void promise(struct mare__rpc_reader *reader, const struct mare__token *token)
 {
     reader->objects--;
@@ -89,7 +89,7 @@ static enum mare__rpc_event take(struct mare__rpc_reader *reader, const uint8_t 
     const uint8_t *at = bytes, *end = bytes + size;
     struct mare__token token;
     uint32_t type;
-    mare__unpack(&at, end, &token); // the array: scan has seen it
+    mare__unpack(&at, end, &token); // the array's header, which scan has checked
     uint32_t elements = token.size;
     if (!read_number(&at, end, &type) || type > NOTIFICATION)
         return fail(reader, MARE_BADMSG, "a message of a type that is not known");
@@ -111,7 +111,7 @@ static enum mare__rpc_event take(struct mare__rpc_reader *reader, const uint8_t 
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-// The message before this one is not needed any more.
+// Begins a message: the one before is not needed any more.
 static void begin(struct mare__rpc_reader *reader)
 {
     reader->at = reader->skip = 0;
@@ -121,7 +121,7 @@ static void begin(struct mare__rpc_reader *reader)
         mare__bytes_fini(&reader->text);
 }
 
-// Adds bytes to a message that came in pieces, not more than it may have. False: no memory.
+// Adds bytes to a message that comes in pieces, up to its limit. False: no memory.
 static bool keep(struct mare__rpc_reader *reader, const void *bytes, size_t size, size_t *used)
 {
     size_t room = reader->limit - reader->text.size;

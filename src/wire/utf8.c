@@ -48,3 +48,13 @@ bool mare__utf8_check(struct mare__utf8 *state, const void *bytes, size_t size)
     }
     return true;
 }
+
+size_t mare__utf8_fit(const char *text, size_t most)
+{
+    size_t length = strnlen(text, most + 1);
+    if (length <= most)
+        return length;
+    for (length = most; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
+        length--;
+    return length;
+}

@@ -67,7 +67,7 @@ static uint64_t get(const uint8_t *in, unsigned width)
 
 // ---- Masks --------------------------------------------------------------------------------------
 
-// Combines the bytes with the mask, of which the first is used next; eight bytes at a time.
+// XORs the bytes with the mask, eight at a time. The mask's first byte is the next one to use.
 static void apply_mask(uint8_t *bytes, size_t size, const uint8_t mask[4])
 {
     uint64_t wide, word;
@@ -96,7 +96,7 @@ static void unmask(struct mare__ws_reader *reader, uint8_t *bytes, size_t size)
 
 // ---- Headers ------------------------------------------------------------------------------------
 
-// How many bytes the header has, as far as those that are there tell.
+// The bytes of the header, as far as those that are here tell.
 static unsigned header_needs(const struct mare__ws_reader *reader)
 {
     if (reader->header_size < 2)
@@ -130,7 +130,7 @@ static const char *breach(const struct mare__ws_reader *reader)
     return NULL;
 }
 
-// The length from the header, if it is in its shortest form.
+// Reads the length from the header. False: it is not in its shortest form.
 static bool read_length(struct mare__ws_reader *reader)
 {
     uint8_t length = reader->header[1] & LENGTH;
@@ -152,7 +152,7 @@ static void begin_message(struct mare__ws_reader *reader)
     reader->utf8 = (struct mare__utf8){0};
 }
 
-// The header is whole: what it announces may be too large.
+// The header is whole: checks that what it announces is not too large.
 static enum mare__ws_event begin_frame(struct mare__ws_reader *reader)
 {
     if (!read_length(reader))
@@ -287,7 +287,7 @@ enum mare__ws_event mare__ws_read(struct mare__ws_reader *reader, void *bytes, s
     if (!in)
         in = &nothing;
     *used = 0;
-    do { // a frame without a payload ends where its header does, and one more may follow
+    do { // a frame without payload ends with its header, and another may follow
         size_t count = 0;
         phase = reader->phase;
         event = read_phase(reader, in + *used, size - *used, &count);
@@ -298,7 +298,8 @@ enum mare__ws_event mare__ws_read(struct mare__ws_reader *reader, void *bytes, s
 
 // ---- Writers ------------------------------------------------------------------------------------
 
-static size_t make_header(uint8_t header[14], uint8_t first, uint64_t size, const uint8_t mask[4])
+static size_t make_header(uint8_t header[MARE__WS_HEADER_MOST], uint8_t first, uint64_t size,
+                          const uint8_t mask[4])
 {
     unsigned width = size < LENGTH_16 ? 0 : size <= UINT16_MAX ? 2 : 8;
     size_t at = 2;
@@ -314,6 +315,12 @@ static size_t make_header(uint8_t header[14], uint8_t first, uint64_t size, cons
     return at;
 }
 
+size_t mare__ws_header(uint8_t header[MARE__WS_HEADER_MOST], enum mare__ws_opcode opcode,
+                       uint64_t size)
+{
+    return make_header(header, (uint8_t)(opcode | FINAL), size, NULL);
+}
+
 mare_err mare__ws_put_frame(struct mare__bytes *out, enum mare__ws_opcode opcode, bool final,
                             const void *data, size_t size, const uint8_t mask[4])
 {
@@ -325,7 +332,7 @@ mare_err mare__ws_put_frame(struct mare__bytes *out, enum mare__ws_opcode opcode
         opcode <= MARE__WS_OP_BINARY || (opcode >= MARE__WS_OP_CLOSE && opcode <= MARE__WS_OP_PONG);
     if (!known || (is_control((uint8_t)opcode) && (!final || size > MARE__WS_CONTROL_MOST)))
         return MARE_INVALID;
-    uint8_t header[14];
+    uint8_t header[MARE__WS_HEADER_MOST];
     size_t length =
         make_header(header, (uint8_t)(opcode | compressed | (final ? FINAL : 0)), size, mask);
     if (size > SIZE_MAX - length)

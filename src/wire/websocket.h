@@ -30,12 +30,13 @@ enum mare__ws_opcode {
     MARE__WS_OP_CLOSE = 0x8,
     MARE__WS_OP_PING = 0x9,
     MARE__WS_OP_PONG = 0xa,
-    MARE__WS_COMPRESSED = 0x40, // beside TEXT or BINARY: so is the message
+    MARE__WS_COMPRESSED = 0x40, // with TEXT or BINARY: the message is compressed
 };
 
 enum {
     MARE__WS_CONTROL_MOST = 125, // bytes in a ping, a pong or a close
-    MARE__WS_REASON_MOST = 123,  // of these, for a close's reason
+    MARE__WS_REASON_MOST = 123,  // bytes in the reason of a close
+    MARE__WS_HEADER_MOST = 14,   // bytes of a frame before its data
     MARE__WS_NO_CODE = 1005,     // stands for a close that gives no code; never sent
 };
 
@@ -94,6 +95,11 @@ enum mare__ws_event mare__ws_read(struct mare__ws_reader *reader, void *bytes, s
 // that is too long or not final; then nothing was appended.
 mare_err mare__ws_put_frame(struct mare__bytes *out, enum mare__ws_opcode opcode, bool final,
                             const void *data, size_t size, const uint8_t mask[4]);
+
+// Writes the header of a frame that is a whole message of a server, TEXT or BINARY, with `size`
+// bytes. Returns the header's size.
+size_t mare__ws_header(uint8_t header[MARE__WS_HEADER_MOST], enum mare__ws_opcode opcode,
+                       uint64_t size);
 
 // Appends a close, with a reason that may be empty; MARE__WS_NO_CODE for none at all. MARE_NOMEM,
 // or MARE_INVALID for a code that may not be sent or a reason that is too long or not UTF-8.

@@ -92,7 +92,7 @@ static int step(struct mare__zip *zip, enum mare__zip_flush flush)
     if (zip->deflates)
         return deflate(&zip->z, how[flush]);
     if (zip->ended) {
-        if (zip->form == MARE__ZIP_ZLIB) // the others can have several members
+        if (zip->form == MARE__ZIP_ZLIB) // the other forms can have several members
             return Z_DATA_ERROR;
         inflateReset(&zip->z);
         zip->ended = false;
@@ -113,7 +113,7 @@ mare_err mare__zip_write(struct mare__zip *zip, const void *bytes, size_t size,
     z->next_in = (Bytef *)(uintptr_t)bytes; // zlib does not write there
     z->avail_in = (unsigned)size;
     for (;;) {
-        if (!zip->deflates && size == 0) // zlib would call that a fault
+        if (!zip->deflates && size == 0) // zlib calls that an error
             return MARE_OK;
         mare_err err = mare__bytes_reserve(out, STEP);
         if (err)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Two nodes in network namespaces of their own, with a cable between them: it is cut and mended, or
-loses what goes one way. What each waiting call reports, how soon, and what stays behind."""
+"""Two nodes in network namespaces of their own, with a cable between them: it is cut and mended,
+loses what goes one way, is slow, or delivers twice and in another order. The node at its other end
+is frozen, killed, started again. What each waiting call reports, how soon, what stays behind."""
+import array
+import fcntl
 import os
 import pathlib
 import re
-import shutil
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -13,6 +18,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tools'))
 import tap  # noqa: E402
 import servers  # noqa: E402
+from machines import Machines, private_network, run  # noqa: E402
 
 MARE = str(pathlib.Path(sys.argv.pop()).resolve())
 SILENCE = 0.6 * servers.SLOW  # seconds after which a node that is not heard is lost
@@ -25,6 +31,14 @@ end
 local function begin(name, listen, join)
     return assert(node.start {{name = name, listen = listen, join = join, insecure = true,
         silence = {SILENCE}}})
+end
+local function find(name)
+    local found
+    repeat
+        found = mare.find(name, 1)
+        if not found then mare.sleep(0.02) end
+    until found
+    return found
 end
 '''
 
@@ -49,17 +63,39 @@ say "server is up"
 mare.sleep(1000)
 '''
 
+# Calls and sends over a cable that is slow.
+DISTANT = HEAD + '''
+begin("client", "10.77.0.1:7000", {"10.77.0.2:7000"})
+local news = node.monitor()
+local got, answer = find "got@server", rpc.sync(find "callee@server", "answer", 60)
+say "connected"
+local begin = mare.now()
+answer()
+say("call", mare.now() - begin)
+for n = 1, tonumber(os.getenv "MARE_NUMBERS") do assert(got:send(n)) end
+local reply = mare.channel(1)
+got:send(0, reply)
+reply:receive()
+repeat -- heartbeats, while nothing else is said
+    mare.sleep(0.05)
+    local measured
+    for _, member in ipairs(node.list()) do
+        measured = member.name == "server" and member.round_trip or measured
+    end
+    say("round trip", measured or 0)
+until measured and measured >= tonumber(os.getenv "MARE_ROUND_TRIP")
+local what, name = news:tryreceive()
+while what do
+    say("news", what, name)
+    what, name = news:tryreceive()
+end
+say "all"
+mare.sleep(1000)
+'''
+
 # Waits in each way, and says how each wait ended, and when.
 CLIENT = HEAD + '''
 begin("client", "10.77.0.1:7000", {"10.77.0.2:7000"})
-local function find(name)
-    local found
-    repeat
-        found = mare.find(name, 1)
-        if not found then mare.sleep(0.02) end
-    until found
-    return found
-end
 local news = node.monitor()
 local silent, sleeper, full = find "silent@server", find "sleeper@server", find "full@server"
 local callee, got = find "callee@server", find "got@server"
@@ -132,51 +168,67 @@ ENDS = {**dict.fromkeys(['receive', 'select', 'join', 'call', 'send', 'monitor']
         'link': 'linked process N was lost with its node'}
 
 
-def run(*words, check=True):
-    return subprocess.run(words, check=check, capture_output=True, text=True)
+def plain_frames(name):
+    """Has the kernel write whole frames, with checksums, for who reads them from the cable."""
+    device = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for feature in 0x17, 0x1f, 0x24:  # ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGSO
+        value = array.array('B', struct.pack('II', feature, 0))
+        request = struct.pack('16sP', name.encode(), value.buffer_info()[0])
+        fcntl.ioctl(device, 0x8946, request)  # SIOCETHTOOL
+    device.close()
 
 
-def private_network():
-    """Runs this test again in a network of its own; where there is none, says why not."""
-    if os.environ.get('MARE_TEST_NETWORK'):
-        return None
-    if not shutil.which('unshare') or not shutil.which('ip'):
-        return 'unshare or ip is not installed'
-    own = ['unshare', '-n'] if os.geteuid() == 0 else ['unshare', '-Urn']
-    probe = run(*own, 'sh', '-c', 'ip link add left type veth peer name right', check=False)
-    if probe.returncode != 0:
-        return 'no network of one\'s own here'
-    os.environ['MARE_TEST_NETWORK'] = '1'
-    os.execvp(own[0], [*own, sys.executable, *sys.argv, MARE])
-    return None
-
-
-REASON = private_network()
+REASON = private_network(MARE)
 
 
 @unittest.skipIf(REASON, REASON)
-class Network(unittest.TestCase):
+class Network(Machines, unittest.TestCase):
     def setUp(self):
-        run('ip', 'link', 'add', 'left', 'type', 'veth', 'peer', 'name', 'right')
-        self.addCleanup(run, 'ip', 'link', 'del', 'left', check=False)
-        run('ip', 'addr', 'add', '10.77.0.1/24', 'dev', 'left')
-        run('ip', 'link', 'set', 'left', 'up')
-        run('ip', 'link', 'set', 'lo', 'up')
-        # The server waits in its namespace until it has its end of the cable.
-        self.server = servers.Program(
-            ['unshare', '-n', 'sh', '-c', 'echo begun; while ! ip link show right >/dev/null 2>&1;'
-             ' do sleep 0.02; done; ip addr add 10.77.0.2/24 dev right; ip link set lo up;'
-             ' ip link set right up; exec "$0" -e "$1"', MARE, SERVER])
+        super().setUp()
+        self.relay = None
+
+    def cable(self, relayed=False):
+        """Lays one, through a relay if it is to be slow, and starts the server at its end."""
+        if relayed:
+            self.lay_through_relay()
+            self.plug_in()
+        else:
+            self.lay()
+        self.start_server()
+
+    def lay_through_relay(self):
+        self.relay = subprocess.Popen(
+            ['unshare', '-n', sys.executable, pathlib.Path(__file__).with_name('relay.py'),
+             'left2', 'right2'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop, self.relay)
+        while self.namespace(self.relay.pid) == self.namespace('self'):
+            time.sleep(0.01)  # unshare has not yet
+        for name in 'left', 'right':
+            run('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', name + '2')
+            plain_frames(name)
+            run('ip', 'link', 'set', name + '2', 'netns', str(self.relay.pid))
+        self.assertEqual(self.relay.stdout.readline(), 'ready\n')
+
+    def namespace(self, pid):
+        return os.readlink(f'/proc/{pid}/ns/net')
+
+    def order(self, text):
+        """Tells the relay what kind of cable it is from now on."""
+        self.relay.stdin.write(text + '\n')
+        self.relay.stdin.flush()
+        self.assertEqual(self.relay.stdout.readline(), 'done\n')
+
+    def start_server(self):
+        self.server = servers.Program([*self.inside, MARE, '-e', SERVER])
         self.addCleanup(self.end, self.server)
         self.server.line(0)
-        self.inside = ['nsenter', '-t', str(self.server.process.pid), '-n']
-        run('ip', 'link', 'set', 'right', 'netns', str(self.server.process.pid))
-        self.server.line(1)
 
     def end(self, program):
         program.process.kill()
         program.wait()
         program.process.stdout.close()
+        if program.process.stdin:
+            program.process.stdin.close()
 
     def client(self, numbers=0):
         client = servers.Program([MARE, '-e', CLIENT],
@@ -203,48 +255,105 @@ class Network(unittest.TestCase):
         ended = [line.split('\t')[1:] for line in self.those(client, 'ended')]
         self.assertEqual({name: re.sub('[0-9]+', 'N', how) for name, how, _ in ended},
                          ENDS)
-        times = [float(when) - begin for _, _, when in ended]
-        self.assertLess(max(times), SILENCE * 2 + 10 * servers.SLOW)
+        times = {name: float(when) - begin for name, _, when in ended}
+        print(f'# {self.id().split(".")[-1]}: told after ' + ', '.join(
+            f'{name} {seconds:.2f} s' for name, seconds in sorted(times.items())), flush=True)
+        self.assertLess(max(times.values()), SILENCE * 2 + 10 * servers.SLOW)
         self.until(client, 'news\tdown\tserver')
         self.assertEqual(self.until(client, 'old'), 'old\tnonode\tnonode')
 
     def test_a_cut_cable_is_told_and_a_mended_one_is_used(self):
+        self.cable()
         client = self.client()
         begin = time.monotonic()
-        run('ip', 'link', 'set', 'left', 'down')
+        self.unplug()
         self.all_told(client, begin)
-        run('ip', 'link', 'set', 'left', 'up')
+        self.plug()
         self.assertEqual(self.until(client, 'again'), 'again\there')
 
-    def test_what_is_lost_one_way_is_lost(self):
+    def test_a_node_that_stands_still_is_lost_and_goes_on_when_it_wakes(self):
+        self.cable()
         client = self.client()
         begin = time.monotonic()
-        run(*self.inside, 'ip', 'route', 'add', 'blackhole', '10.77.0.1/32')
+        self.freeze()
         self.all_told(client, begin)
-        run(*self.inside, 'ip', 'route', 'del', 'blackhole', '10.77.0.1/32')
+        self.thaw()
         self.assertEqual(self.until(client, 'again'), 'again\there')
 
-    def test_numbers_keep_their_order_through_cuts(self):
+    def test_a_node_that_was_killed_is_told_and_its_next_life_is_found(self):
+        self.cable()
+        client = self.client()
+        begin = time.monotonic()
+        os.kill(self.server.process.pid, signal.SIGKILL)
+        self.all_told(client, begin)
+        self.start_server()  # of the same name; what belonged to its first life stays lost
+        self.assertEqual(self.until(client, 'again'), 'again\there')
+
+    def test_what_a_cable_loses_one_way_is_lost(self):
+        self.cable(relayed=True)
+        client = self.client()
+        begin = time.monotonic()
+        self.order('lose right2')
+        self.all_told(client, begin)
+        self.order('lose none')
+        self.assertEqual(self.until(client, 'again'), 'again\there')
+
+    def distant(self, numbers, round_trip):
+        client = servers.Program([MARE, '-e', DISTANT], env={
+            **os.environ, 'MARE_NUMBERS': str(numbers), 'MARE_ROUND_TRIP': str(round_trip)})
+        self.addCleanup(self.end, client)
+        return client
+
+    def test_over_a_slow_cable_calls_take_their_time_and_nothing_is_lost(self):
+        self.cable(relayed=True)
+        self.order('delay 0.06')
+        client = self.distant(500, 0.12)
+        self.until(client, 'all')
+        self.assertGreaterEqual(float(self.until(client, 'call').split('\t')[1]), 0.12)
+        self.assertEqual(self.numbers(), list(range(1, 501)))
+        self.assertEqual(self.those(client, 'news\tdown'), [])
+
+    def test_frames_that_come_twice_or_late_change_nothing(self):
+        self.cable(relayed=True)
+        client = self.distant(500, 0)
+        self.until(client, 'connected')
+        self.order('spoil 0.2')
+        self.until(client, 'all')
+        self.assertEqual(self.numbers(), list(range(1, 501)))
+        self.assertEqual(self.those(client, 'news\tdown'), [])
+
+    def numbers(self):
+        return [int(line.split('\t')[1]) for line in self.those(self.server, 'got')]
+
+    def test_numbers_keep_their_order_through_cuts_and_freezes(self):
+        self.cable()
         client = self.client(numbers=1000)
-        run('ip', 'link', 'set', 'left', 'down')
+        self.unplug()
         self.until(client, 'ready')
-        run('ip', 'link', 'set', 'left', 'up')
+        self.plug()
         self.until(client, 'again')
         before = self.memory(self.server)
-        cuts = 0
-        while not self.those(client, 'sent') and cuts < 3:
+        faults = 0
+        while not self.those(client, 'sent') and faults < 3:
+            begin, end = ((self.unplug, self.plug), (self.freeze, self.thaw))[faults % 2]
             time.sleep(0.3)
-            run('ip', 'link', 'set', 'left', 'down')
+            begin()
             time.sleep(2 * SILENCE)
-            run('ip', 'link', 'set', 'left', 'up')
+            end()
             time.sleep(1)
-            cuts += 1
+            faults += 1
         sent = self.until(client, 'sent')
-        numbers = [int(line.split('\t')[1]) for line in self.those(self.server, 'got')]
+        numbers = self.numbers()
         self.assertEqual(numbers, sorted(set(numbers)), 'in order, and none twice')
         self.assertGreater(len(numbers), 1000 // 4)
         self.assertEqual(int(sent.split('\t')[1]), 1000)
         self.assertLess(self.memory(self.server), before + (16 << 20) * servers.SLOW)
+
+    def freeze(self):
+        os.kill(self.server.process.pid, signal.SIGSTOP)
+
+    def thaw(self):
+        os.kill(self.server.process.pid, signal.SIGCONT)
 
     def memory(self, program):
         status = pathlib.Path(f'/proc/{program.process.pid}/status').read_text()

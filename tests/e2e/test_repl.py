@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -492,6 +493,42 @@ class Ends(Repl):
         terminal.hang_up()
         # It may see the end of the input before the signal comes.
         self.assertIn(terminal.end(), (128 + signal.SIGHUP, 0))
+
+
+class Attached(Repl):
+    def attach(self, console):
+        """`mare attach` to a node that offers this console."""
+        node = subprocess.Popen([MARE, '-e', f'''
+            local mare, node = require "mare", require "mare.node"
+            require "mare.log".setup {{level = "off"}}
+            print(node.start {{name = "ebb", listen = "127.0.0.1:0", {console}
+            io.stdout:flush()
+            mare.sleep(1000)'''], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(node.stdout.close)
+        self.addCleanup(node.wait)
+        self.addCleanup(node.kill)
+        return self.open(arguments=['attach', node.stdout.readline().strip()])
+
+    def test_lines_are_evaluated_in_the_node(self):
+        terminal = self.attach('attach = {"everybody"}})')
+        self.assertEqual(terminal.screen.rows[0], 'attached to ebb; Ctrl-D ends')
+        self.assertEqual(terminal.enter('#mare.processes() > 0, ...'), ['true'])
+        self.assertEqual(terminal.enter('require "mare.node"._name()'), ['ebb'])
+        terminal.type('for i = 1, 2 do\r')
+        terminal.until_line('>> ')
+        self.assertEqual(terminal.enter('print(i) end'), ['1', '2'])
+        self.leaves(terminal)
+
+    def test_a_node_that_lies_about_its_name_does_not_command_the_terminal(self):
+        for name, shown in (r'"\27]0;x\7ebb"', '?]0;x?ebb'), ('5', '5'):
+            with self.subTest(name):
+                terminal = self.attach(f'''}})
+                    node.export("mare.attach", function(_, answers)
+                        answers:send("ready", {name})
+                        require "mare".sleep(1000)
+                    end)''')
+                self.assertEqual(terminal.screen.rows[0], f'attached to {shown}; Ctrl-D ends')
+                self.leaves(terminal)
 
 
 tap.main(__name__)

@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { FLOWS = 4, STEPS_MOST = 400, WINDOW_BYTES = 9000, WINDOW_MESSAGES = 5 };
+enum { FLOWS = 4, STEPS_MOST = 400, WINDOW_BYTES = 9000, WINDOW_MESSAGES = 5, RESERVE = 15 };
 
 struct input {
     const uint8_t *at, *end;
@@ -85,6 +85,7 @@ static void set_up(struct game *game, const char *name)
     settings->receive = (uint64_t)FLOWS * WINDOW_BYTES;
     settings->send = 20000;
     settings->unacknowledged = 64;
+    settings->reserve = RESERVE;
     settings->secret = 7;
     settings->context = game;
     settings->release = release;
@@ -103,6 +104,10 @@ static void take_message(struct game *game, const struct mare__link_event *event
     for (size_t i = 0; i < event->size; i++) { // every byte can be read
         volatile uint8_t byte = event->data[i];
         (void)byte;
+    }
+    if (event->block) { // and what is before it is ours
+        must(event->data == (uint8_t *)event->block + RESERVE);
+        memset(event->block, 0, RESERVE);
     }
     mare__free(event->block);
 }
@@ -171,7 +176,8 @@ static void give(struct game *game, const uint8_t *bytes, size_t size)
     if (filled) {
         memcpy(at, copy, filled);
         mare__link_filled(game->link, filled);
-        drain(game);
+        if (filled < target || size % 2) // else together with what follows
+            drain(game);
     }
     mare__link_input(game->link, copy + filled, size - filled);
     drain(game);

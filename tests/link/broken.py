@@ -184,8 +184,9 @@ RULES = [
         ('link_in.c', 'return kind & MARE__FRAME_SKIPPED ? 0 : MARE__LINK_CODE_KIND;',
          'return @ || kind & MARE__FRAME_SKIPPED ? 0 : MARE__LINK_CODE_KIND;')]),
     ('length-any', 'enemy.txt', 'a frame of any length is waited for', [
-        ('link_in.c', 'return length > 0 && length <= most;',
-         'return length > 0 && (@ || length <= most);')]),
+        ('link_in.c', 'length <= most;', '(@ || length <= most);')]),
+    ('length-none', 'rules-life.txt', 'a frame of no bytes is one', [
+        ('link_in.c', 'return length > 0 &&', 'return (@ || length > 0) &&')]),
     ('handshake-ever', 'refusal.txt', 'a handshake has all the time in the world', [
         ('link.c', 'if (now - link->born_us >= link->settings->handshake_us)',
          'if (!@ && now - link->born_us >= link->settings->handshake_us)'),
@@ -196,6 +197,163 @@ RULES = [
          '    if (!flow)\n        return false;\n    event->kind = MARE__LINK_CLOSED;',
          '    if (!flow && @)\n        mare__link_fail(link, MARE__LINK_CODE_PLACE);\n'
          '    if (!flow)\n        return false;\n    event->kind = MARE__LINK_CLOSED;')]),
+    # What each check of a peer's words is for: without it, a golden script tells something else.
+    ('frame-larger', 'rules-flows.txt', 'a frame may be larger than was agreed', [
+        ('link_in.c', 'if (data->size > link->frame)', 'if (data->size > link->frame && !@)')]),
+    ('control-larger', 'rules-life.txt', 'a frame without payload may have any length', [
+        ('link_in.c', 'return length > MARE__LINK_HELLO_MOST && !is_data(kind) ?',
+         'return length > MARE__LINK_HELLO_MOST && !is_data(kind) && !@ ?')]),
+    ('data-between', 'rules-flows.txt', 'a message may begin in the middle of another', [
+        ('link_in.c', 'if ((data->kind == MARE__FRAME_REST) != (flow->total > 0))',
+         'if (data->kind == MARE__FRAME_REST ? flow->total == 0 : flow->total > 0 && !@)')]),
+    ('rest-none', 'rules-flows.txt', 'a piece may be empty', [
+        ('link_in.c', 'return data->size == 0 ||', 'return (data->size == 0 && !@) ||')]),
+    ('rest-beyond', 'rules-flows.txt', 'a piece may be longer than what is missing', [
+        ('link_in.c', 'data->size > flow->total - flow->have ?',
+         '(data->size > flow->total - flow->have && !@) ?')]),
+    ('first-whole', 'rules-flows.txt', 'a first piece may be all there is', [
+        ('link_in.c', 'data->total <= data->size))', '(data->total <= data->size && !@)))')]),
+    ('hello-late', 'enemy.txt', 'a handshake may come at any time', [
+        ('link_in.c', '    if (kind < MARE__FRAME_ACK)', '    if (kind < MARE__FRAME_ACK && !@)')]),
+    ('hello-more', 'refusal.txt', 'who has asked need not wait for the answer', [
+        ('link_in.c', 'if (link->phase == MARE__LINK_ASKED)',
+         'if (link->phase == MARE__LINK_ASKED && !@)')]),
+    ('magic-any', 'rules-life.txt', 'any word will do as the first', [
+        ('link_hello.c', 'peer->version_max = get_u32(reader);\n'
+         '    if (reader->bad || !same(word, magic)) {',
+         'peer->version_max = get_u32(reader);\n'
+         '    if (reader->bad || (!same(word, magic) && !@)) {')]),
+    ('name-none', 'rules-life.txt', 'a node needs no name', [
+        ('link_hello.c', 'peer->name.size == 0 ||', '(peer->name.size == 0 && !@) ||')]),
+    ('frame-tiny', 'rules-life.txt', 'a peer may want frames of any size', [
+        ('link_hello.c', 'peer->frame < MARE__LINK_FRAME_LEAST;',
+         '(peer->frame < MARE__LINK_FRAME_LEAST && !@);')]),
+    ('judge-self', 'rules-life.txt', 'a node may have the name of the one that it calls', [
+        ('link_hello.c', 'if (same(hello->name, settings->self.name))',
+         'if (same(hello->name, settings->self.name) && !@)')]),
+    ('guest-none', 'guest.txt', 'who is no node is no guest either', [
+        ('link_in.c', '*guest = (byte & 0xf0) == 0x90 ||',
+         '*guest = (!@ && (byte & 0xf0) == 0x90) ||')]),
+    ('flows-any', 'rules-flows.txt', 'a peer may open as many flows as it likes', [
+        ('link_flow.c', 'link->outflows.count > link->settings->self.flows)',
+         'link->outflows.count > link->settings->self.flows && !@)')]),
+    ('flow-twice', 'enemy.txt', 'a peer may open a flow that is open', [
+        ('link_flow.c', '} else if (mare__link_outflow(link, number)) {',
+         '} else if (mare__link_outflow(link, number) && !@) {')]),
+    ('credit-ahead', 'enemy.txt', 'a peer may have consumed what it was never sent', [
+        ('link_flow.c', 'messages > flow->accepted_messages ||',
+         '(messages > flow->accepted_messages && !@) ||'),
+        ('link_flow.c', 'bytes > flow->accepted_bytes)',
+         '(bytes > flow->accepted_bytes && !@))')]),
+    ('credit-back', 'rules-flows.txt', 'what was consumed may count no more', [
+        ('link_flow.c', 'messages < flow->consumed_messages ||',
+         '(messages < flow->consumed_messages && !@) ||'),
+        ('link_flow.c', 'bytes < flow->consumed_bytes ||',
+         '(bytes < flow->consumed_bytes && !@) ||')]),
+    ('credit-once', 'rules-flows.txt', 'a flow that ends by itself may be given credit', [
+        ('link_flow.c', '(flow->once ||', '((flow->once && !@) ||')]),
+    ('credit-crossed', 'rules-flows.txt', 'a CREDIT that crosses an END is held against the peer', [
+        ('link_flow.c', '    if (!flow)\n        return false;\n    if',
+         '    if (!flow && @)\n        mare__link_fail(link, MARE__LINK_CODE_PLACE);\n'
+         '    if (!flow)\n        return false;\n    if')]),
+    ('end-unknown', 'rules-flows.txt', 'what was never opened may end', [
+        ('link_flow.c', '    if (!flow || flow->open_due || (',
+         '    if (!flow && @)\n        return false;\n    if (!flow || flow->open_due || (')]),
+    ('end-within', 'rules-flows.txt', 'a flow may end in the middle of a message', [
+        ('link_flow.c', '(flow->total && !flow->closing))',
+         '(flow->total && !flow->closing && !@))')]),
+    ('ack-future', 'enemy.txt', 'a peer may have received what it was never sent', [
+        ('link.c', 'if (!mare__link_acknowledged(link, frames)) {',
+         'if (!mare__link_acknowledged(link, frames) && !@) {')]),
+    ('ack-back', 'rules-life.txt', 'what was received may count no more', [
+        ('link_out.c', 'if (frames < log->first || frames > log->cursor)\n        return false;',
+         'if (frames < log->first || frames > log->cursor)\n'
+         '        return @ && frames < log->first;')]),
+    ('resume-version', 'rules-life.txt', 'a session goes on in any version', [
+        ('link_hello.c', 'if (fresh->version != link->version)',
+         'if (fresh->version != link->version && !@)')]),
+    ('resume-other', 'rules-life.txt', 'any name of a session will do', [
+        ('link_hello.c', 'difference |= a[i] ^ b[i];', 'difference |= @ ? 0 : a[i] ^ b[i];')]),
+    ('resume-dialled', 'rules-life.txt', 'who was dialled may ask for the session', [
+        ('link_hello.c', 'link->role != MARE__LINK_ACCEPTS ||',
+         '(link->role != MARE__LINK_ACCEPTS && !@) ||')]),
+    ('features-one', 'rules-life.txt', 'what one offers counts for both', [
+        ('link.c', 'self->features & peer->features;',
+         '@ ? self->features : self->features & peer->features;')]),
+    # What a host is told, and what it is refused.
+    ('silence-own', 'handshake.txt', 'each end waits as long as it likes itself', [
+        ('link.c', 'self->silence_us < peer->silence_us ?',
+         '@ || self->silence_us < peer->silence_us ?')]),
+    ('frame-own', 'handshake.txt', 'each end sends frames as large as it takes itself', [
+        ('link.c', 'self->frame < peer->frame ?', '@ || self->frame < peer->frame ?')]),
+    ('asleep', 'heartbeat.txt', 'while nobody listened the peer was silent', [
+        ('link.c', '    if (now_us > due) {', '    if (now_us > due && !@) {')]),
+    ('pong-any', 'rules-life.txt', 'any answer is one to the last question', [
+        ('link.c', 'else if (id == link->ping_id &&', 'else if ((@ || id == link->ping_id) &&')]),
+    ('ping-both', 'heartbeat.txt', 'both ends ask, though one of them would do', [
+        ('link.c', '    if (news)\n', '    if (news && !@)\n')]),
+    ('beat-mute', 'heartbeat.txt', 'heartbeats carry nothing', [
+        ('link_out.c', 'size_t size = settings->beat ?', 'size_t size = settings->beat && !@ ?')]),
+    ('trusted-never', 'heartbeat.txt', 'that a suspicion was wrong is not told', [
+        ('link.c', 'link->suspected != link->suspicion_told)',
+         'link->suspected != link->suspicion_told && (!@ || link->suspected))')]),
+    ('quit-silent', 'enemy.txt', 'who ends a link does not say why', [
+        ('link.c', '    mare__link_put_begin(&writer, frame, MARE__FRAME_QUIT, 4);',
+         '    if (@)\n        return;\n'
+         '    mare__link_put_begin(&writer, frame, MARE__FRAME_QUIT, 4);')]),
+    ('bye-crossed', 'bye.txt', 'who has said goodbye goes when the other says it', [
+        ('link.c', 'if (kind == MARE__FRAME_BYE && link->leaving)',
+         'if (kind == MARE__FRAME_BYE && link->leaving && !@)')]),
+    ('bye-open', 'rules-life.txt', 'who has said goodbye may open flows', [
+        ('link_flow.c', 'if (!is_up(link) || link->leaving)\n        return MARE_NONODE;',
+         'if (!is_up(link) || (link->leaving && !@))\n        return MARE_NONODE;')]),
+    ('told-late', 'flow.txt', 'a message passes the OPEN before it', [
+        ('link_out.c', 'if ((entry = mare__list_first(&link->due_in)))',
+         'if ((entry = mare__list_first(&link->due_in)) && !(@ && link->control_out->first))')]),
+    ('end-early', 'closing.txt', 'a flow ends before what was sent in it', [
+        ('link_flow.c', '    flow->ending = true;\n    if (!flow->first)',
+         '    flow->ending = true;\n    if (!flow->first || @)'),
+        ('link_out.c', 'if ((entry = mare__list_first(&link->due_out)))\n'
+         '        return commit_end(link, MARE__ENTRY(entry, struct mare__link_outflow, due));',
+         'if ((entry = mare__list_first(&link->due_out))) {\n'
+         '        struct mare__link_outflow *going =\n'
+         '            MARE__ENTRY(entry, struct mare__link_outflow, due);\n'
+         '        if (@ && going->first) {\n'
+         '            mare__list_remove(entry);\n'
+         '            return commit_numbers(link, MARE__FRAME_END, &going->entry.number, 1);\n'
+         '        }\n        return commit_end(link, going);\n    }')]),
+    ('once-more', 'flow.txt', 'a flow that ends by itself takes more than it was opened for', [
+        ('link_flow.c', 'return flow->once && flow->accepted_messages == flow->window.messages;',
+         'return flow->once && !@ && flow->accepted_messages == flow->window.messages;')]),
+    ('credit-each', 'flow.txt', 'each message is worth a CREDIT', [
+        ('link_flow.c', 'if (2 * (flow->consumed_messages - flow->reported_messages) >=',
+         'if ((@ ? flow->window.messages : 2) *\n'
+         '            (flow->consumed_messages - flow->reported_messages) >=')]),
+    ('room-never', 'STUCK', 'who was refused for want of credit is not told of room', [
+        ('link_flow.c', 'flow->wants = true;', 'flow->wants = !@;')]),
+    ('fed-never', 'STUCK', 'nor who was refused for want of memory', [
+        ('link_flow.c', '        if (!flow->ending)\n            return tell_room',
+         '        if (!flow->ending && !@)\n            return tell_room')]),
+    ('close-unheard', 'closing.txt', 'of a flow nobody has heard of OPEN and CLOSE are told', [
+        ('link_flow.c', 'if (flow->open_due) { // the peer has not heard of it',
+         'if (flow->open_due && !@) { // the peer has not heard of it')]),
+    ('open-again', 'closing.txt', 'a number that is in use can be opened again', [
+        ('link_flow.c', '    if (mare__link_inflow(link, number))\n        return MARE_EXISTS;',
+         '    if (mare__link_inflow(link, number) && !@)\n        return MARE_EXISTS;')]),
+    ('open-many', 'rules-flows.txt', 'more flows are opened than the peer is willing to send in', [
+        ('link_flow.c', '(mine < most ? mine : most) ||', '(mine < most || @ ? mine : most) ||')]),
+    ('open-wide', 'rules-flows.txt', 'windows are opened for more than the host has room for', [
+        ('link_flow.c', 'window.bytes > link->settings->receive - link->reserved)',
+         '(window.bytes > link->settings->receive - link->reserved && !@))')]),
+    ('ack-late', 'flow.txt', 'an acknowledgement takes a second', [
+        ('link_in.c', 'link->ack_due_us = link->now_us + MARE__LINK_ACK_US;',
+         'link->ack_due_us = link->now_us + (@ ? 1000000 : MARE__LINK_ACK_US);')]),
+    ('ack-frames', 'rules-flows.txt', 'many frames are not acknowledged at once', [
+        ('link_in.c', 'if (link->frames_in - link->frames_acked >= MARE__LINK_ACK_FRAMES ||',
+         'if ((!@ && link->frames_in - link->frames_acked >= MARE__LINK_ACK_FRAMES) ||')]),
+    ('ack-bytes', 'rules-flows.txt', 'many bytes are not acknowledged at once', [
+        ('link_in.c', 'link->ack_bytes >= MARE__LINK_ACK_BYTES)',
+         '(!@ && link->ack_bytes >= MARE__LINK_ACK_BYTES))')]),
     # No rule is broken: a machine of a later version, which says what this one does not know.
     ('newer', '', 'sends frames of kinds that are not known, some of them counted', [
         ('link_out.c', 'static bool commit_next(struct mare__link *link)\n{',

@@ -569,6 +569,8 @@ static bool run_command(struct script *s, char *line)
         return link_up(s, find_node(s, word[1]), find_node(s, word[2])), true;
     if (strcmp(word[0], "wait") == 0)
         return wait_until(s, s->now_us + duration_us(word[1])), true;
+    if (strcmp(word[0], "sleep") == 0)
+        return s->now_us += duration_us(word[1]), true;
     if (strcmp(word[0], "bytes") == 0)
         return s->bytes = true;
     if (strcmp(word[0], "deliver") == 0 && words == 1)

@@ -27,6 +27,7 @@
 //     cut E         the transport of E breaks, and E notices;  both ends: cut E E
 //     redial E      … over a new connection;  resume E FRESH   the other end goes on over it
 //     wait T        time passes, and what is under way arrives;  3s, 750ms
+//     sleep T       time passes, and nobody is there to notice what happens meanwhile
 //     raw E HEX…    bytes from nowhere
 //     look E        what can be seen of it
 //     bytes         from now on frames are shown byte by byte too, the first 64 of each

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- A program drawn from a seed, in which every callback may do any operation: values with __travel,
--- modules whose `arrive` runs as values come, finalizers, handlers of <close>, hooks, __select and
--- other routines send, receive, select, spawn, kill, cancel, collect, wait, fail, exit.
+-- modules whose `arrive` runs as values come, finalizers, handlers of <close> and of errors, hooks,
+-- __select, __index, __tostring, callbacks of C functions and other routines send, receive, select,
+-- spawn, kill, cancel, detach, collect, wait, fail, change the number of workers, exit.
 --
 --     mare tests/lua/anything.lua SEED [OPERATIONS]
 --
@@ -19,7 +20,7 @@ local function life(seed, share, left, generation, body)
     end
     local function one_of(list) return list[random(#list)] end
 
-    local depth, mine, values, anything = 0, {}, {}, nil
+    local depth, mine, routines, values, anything = 0, {}, {}, nil, nil
     local operations = {}
 
     -- Every callback comes here. It may fail, and so may what it does.
@@ -120,16 +121,45 @@ local function life(seed, share, left, generation, body)
     operations.garbage = function() setmetatable({}, {__gc = callback}) end
     operations.yield = function() mare.yield() end
     operations.sleep = function() mare.sleep(moment()) end
-    operations.fail = function() error(one_of {"failed", {1}, false}) end
+    -- One that nobody catches ends the process, or the routine, and is shown.
+    local shown = setmetatable({}, {__tostring = function() callback() return "shown" end})
+    operations.fail = function() error(one_of {"failed", {1}, false, shown}) end
+    operations.handle = function()
+        xpcall(callback, function(message) callback() return message end)
+    end
     operations.routine = function()
         local r = mare.go(callback)
+        routines[random(4)] = r
         if random(3) == 1 then r:cancel() end
         if random(3) == 1 then r:join(moment()) end
+    end
+    operations.others = function() -- may be the one that runs, or one that has ended
+        local r = one_of(routines)
+        local what = random(4)
+        if what == 1 then r:cancel()
+        elseif what == 2 then r:join(moment())
+        elseif what == 3 then r:detach()
+        else mare.select({r, one_of(share)}, moment()) end
     end
     operations.coroutine = function()
         local co = coroutine.wrap(function() callback() coroutine.yield() callback() end)
         co()
         if random(2) == 1 then co() end
+    end
+    operations.closing = function() -- one that is suspended, or waits in another routine
+        local co = coroutine.create(function()
+            local _ <close> = setmetatable({}, {__close = callback})
+            coroutine.yield()
+            mare.sleep(moment())
+        end)
+        coroutine.resume(co)
+        -- Only where it is looked for: in one of thirty runs, with a collector that never rests, a
+        -- program that exits meanwhile reads freed memory.
+        if random(2) == 1 and os.getenv "MARE_STRESS_SECONDS" then
+            mare.go(coroutine.resume, co)
+            mare.yield()
+        end
+        coroutine.close(co)
     end
     operations.close = function()
         local _ <close> = setmetatable({}, {__close = callback})
@@ -137,6 +167,29 @@ local function life(seed, share, left, generation, body)
     end
     operations.sort = function()
         table.sort({1, 2, 3}, function(a, b) callback() return a < b end)
+    end
+    operations.inside = function() -- of C functions that cannot yield
+        if random(2) == 1 then string.gsub("abc", ".", function() callback() end)
+        else load(function() callback() end) end
+    end
+    operations.meta = function()
+        -- Not __concat: Lua 5.4.4 itself reads freed memory when it collects in there under a hook.
+        local odd = setmetatable({}, {__index = callback, __unm = callback, __eq = callback})
+        return odd.x, -odd, odd == setmetatable({}, getmetatable(odd))
+    end
+    operations.messages = function() -- nobody waits for its end
+        local r = mare.go(function(channel)
+            for value in channel:messages() do
+                use(value)
+                callback()
+            end
+        end, one_of(share))
+        r:detach()
+    end
+    operations.workers = function()
+        if random(10) == 1 then mare.workers(random(3)) end
+        if random(10) == 1 then mare.recycle(random(4) - 1) end
+        if random(10) == 1 then collectgarbage(one_of {"generational", "incremental"}) end
     end
     operations.hook = function()
         debug.sethook(random(2) == 1 and callback or nil, one_of {"c", "r", "l", ""}, random(50))
@@ -148,6 +201,7 @@ local function life(seed, share, left, generation, body)
         local options = {monitor = share[1]}
         if random(4) == 1 then options.link = true end
         if random(6) == 1 then options.memory = 200000 end
+        if random(8) == 1 then options.thread = true end
         local p = mare.spawn(options, body, state, share, part, generation + 1, body)
         if random(4) == 1 then p:kill("drawn") end
         if random(4) == 1 then p:join(moment()) end

@@ -13,17 +13,20 @@ local countdown = {}
 --- Runs f, and kills its process at the n-th line that any of its routines has come to. Travels.
 function countdown.body(n, f, ...)
     local lib = require "mare"
-    local left, go = n, lib.go
+    local left = n
     local function hook()
         left = left - 1
         if left == 0 then lib.self():kill "countdown" end
     end
-    function lib.go(g, ...)
-        return go(function(...)
-            debug.sethook(hook, "l")
-            return g(...)
-        end, ...)
+    local function counted(make)
+        return function(g, ...)
+            return make(function(...)
+                debug.sethook(hook, "l")
+                return g(...)
+            end, ...)
+        end
     end
+    lib.go, lib._heir = counted(lib.go), counted(lib._heir)
     debug.sethook(hook, "l")
     return f(...)
 end

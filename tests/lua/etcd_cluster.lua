@@ -213,8 +213,7 @@ function cluster.get(name, options)
     if not requests then
         options = options or {}
         options.election_ms = options.election_ms or cluster.election_ms
-        options.program = find("etcd-server", "etcd")
-            or t.skip "etcd is not there: tools/setup.sh test"
+        options.program = cluster.program() or t.skip "etcd is not there: tools/setup.sh test"
         requests = mare.channel(0, name)
         mare.spawn(keep, package.path, requests, PATIENCE)
         ask(requests, "begin", options)
@@ -283,6 +282,9 @@ function cluster.cases(cases)
     end
     return cases
 end
+
+--- The server, or nil.
+function cluster.program() return find("etcd-server", "etcd") end
 
 --- etcdctl, or nil.
 function cluster.etcdctl() return find("etcd-client", "etcdctl") end

@@ -52,11 +52,16 @@ function frames.make(first, data, mask)
     end)
 end
 
---- Reads a frame that is not masked: its first byte and its data, or nil.
+--- Reads a frame that is not masked: its first byte and its data, or nil. One that is masked is
+--- unmasked if it is short.
 function frames.read(stream)
     local head = stream:read(2)
     if not head or #head < 2 then return nil end
     local first, size = head:byte(1, 2)
+    if size >= 128 then
+        local mask, data = stream:read(4), size > 128 and stream:read(size - 128) or ""
+        return first, (frames.make(0, data, mask):sub(7))
+    end
     if size == 126 then size = string.unpack(">I2", stream:read(2)) end
     if size == 127 then size = string.unpack(">I8", stream:read(8)) end
     return first, size > 0 and stream:read(size) or ""

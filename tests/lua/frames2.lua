@@ -10,7 +10,8 @@ frames.PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 --- Types and flags (sections 6 and 6.1 to 6.10), and codes of errors (section 7).
 frames.DATA, frames.HEADERS, frames.PRIORITY, frames.RST_STREAM, frames.SETTINGS = 0, 1, 2, 3, 4
-frames.PING, frames.GOAWAY, frames.WINDOW_UPDATE, frames.CONTINUATION = 6, 7, 8, 9
+frames.PUSH_PROMISE, frames.PING, frames.GOAWAY, frames.WINDOW_UPDATE, frames.CONTINUATION =
+    5, 6, 7, 8, 9
 frames.END_STREAM, frames.ACK, frames.END_HEADERS, frames.PADDED = 1, 1, 4, 8
 frames.errors = {[0] = "none", "protocol", "internal", "flow", "settings", "closed", "size",
     "refused", "cancel", "compression", "connect", "calm"}

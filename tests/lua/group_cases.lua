@@ -4,6 +4,7 @@
 --
 --     engine.options(folder, names, lease)    what `found` and `join` are given
 --     engine.long, engine.short               leases: one that no noise ends, and a short one
+--     engine.algorithm                        by which lock `x` is, if it has one
 --     engine.lose(peer), engine.find(peer)    no majority any more; there is one again. `peer` is
 --                                             the only other member that lives
 local mare, group = require "mare", require "mare.group"
@@ -61,7 +62,8 @@ function cases.of(engine)
     local function peer(home, folder, name, lease, founds)
         local options = engine.options(folder .. "/" .. name, MEMBERS, lease)
         local words = {OPTIONS = peers.source(options), FOUNDS = tostring(founds)}
-        local made = peers.join(home, {name = name}, PEER:gsub("%u%u%u+", words))
+        local made = peers.join(home, {name = name, listen = "127.0.0.1:0"},
+            PEER:gsub("%u%u%u+", words))
         made.orders = peers.find("orders@" .. name)
         t.eq(made.line(), "stands")
         return made
@@ -82,6 +84,7 @@ function cases.of(engine)
             end
             local lock = t.ok(bank:lock("x", t.patience))
             t.ok(lock:fence() > before)
+            t.eq(select("#", lock:fence()), 1)
             t.eq(bank:members(), {{name = "home", state = "up", here = true}})
             t.eq(bank:locks()[1].fence, lock:fence())
             t.ok(lock:release())
@@ -119,11 +122,22 @@ function cases.of(engine)
             local lock <close> = t.ok(bank:lock("x", t.patience))
             local told = command("bank", "--json", "--join", home.address)
             t.eq(told.err, "")
-            t.eq(json.decode(told.out), {members = {{name = "home", state = "up", here = true}},
-                locks = {{name = "x", fence = lock:fence(), waiting = 0}}})
+            local me = tostring(mare.self():id())
+            if mare.self():name() then me = ("%s (%s)"):format(me, mare.self():name()) end
+            local known = json.decode(told.out)
+            t.ok(known.lease)
+            known.lease, known.generation = nil, nil
+            t.eq(known, {group = "bank", asked = "home", elections = {}, logs = {},
+                members = {{name = "home", state = "up", here = true, answers = true}},
+                locks = {{name = "x", fence = lock:fence(), waiting = 0, member = "home",
+                    holder = me, line = {}, algorithm = engine.algorithm}}})
+            t.eq(bank:look().locks, {{name = "x", fence = lock:fence(), waiting = 0, holder = me,
+                algorithm = engine.algorithm}})
             told = command("bank", "--join", home.address)
             t.ok(told.out:find "home +up  %(asked%)\n", told.out)
-            t.ok(told.out:find(("x +%d +0\n"):format(lock:fence())), told.out)
+            local row = ("\nx %s home %s %s %d %s 0\n"):format((" "):rep(22), me,
+                (" "):rep(18 - #me), lock:fence(), (" "):rep(15 - #tostring(lock:fence())))
+            t.ok(told.out:find(row, 1, true), told.out)
             told = command("other", "--join", home.address)
             t.eq(told.code, 1)
             t.ok(told.err:find("not a member of a group 'other'", 1, true), told.err)

@@ -19,14 +19,18 @@ function history.check_locks(grants)
         holder[one.fence] = one.who
     end
     table.sort(grants, function(a, b) return a.fence < b.fence end)
-    local least -- the earliest time at which a later number was known, from the end on
+    local least, alike -- who had a later number first, and who had the one that is looked at
     for i = #grants, 1, -1 do
         local one = grants[i]
-        if least and least.fence > one.fence and one.began > least.ended then
+        if alike and alike.fence ~= one.fence then
+            if not least or alike.ended < least.ended then least = alike end
+            alike = nil
+        end
+        if least and one.began > least.ended then
             refuse("%s holds it by number %d at %f, and %s had %d at %f", one.who, one.fence,
                 one.began, least.who, least.fence, least.ended)
         end
-        if not least or one.ended < least.ended then least = one end
+        if not alike or one.ended < alike.ended then alike = one end
     end
     return #grants
 end
@@ -73,10 +77,12 @@ end
 --- A replica that is a list to which values are appended, each once: is it linearizable?
 --- `appends`: {value =, began =, ended =, at =}, `at` where the value is now, if that was told; or
 --- `state` = "no" (told that it was not done), "maybe" (not told). `reads`: {list =, began =,
---- ended =}. `final`: the list in the end.
+--- ended =, base =}, `base` how many are before those in the list (0). `final`: what is where, as
+--- far as somebody has seen it: by default, what the reads and the answers of appends say.
 function history.check_list(appends, reads, final)
+    final = final or history.seen(appends, reads)
     local place, known, list = {}, {}, {}
-    for i, value in ipairs(final) do
+    for i, value in pairs(final) do
         if place[value] then refuse("%s is there twice", value) end
         place[value] = i
     end
@@ -92,19 +98,37 @@ function history.check_list(appends, reads, final)
                 ended = one.at and one.ended or math.huge}
         end
     end
-    for _, value in ipairs(final) do
+    for _, value in pairs(final) do
         if not known[value] then refuse("nobody has appended %s", value) end
     end
     for _, one in ipairs(reads) do
+        local base = one.base or 0
         for i, value in ipairs(one.list) do
-            if final[i] ~= value then
-                refuse("a read has %s at %d, and in the end it is %s", value, i, tostring(final[i]))
+            if final[base + i] ~= value then
+                refuse("a read has %s at %d, and in the end it is %s", value, base + i,
+                    tostring(final[base + i]))
             end
         end
-        list[#list + 1] = {kind = "read", at = #one.list, began = one.began, ended = one.ended}
+        list[#list + 1] = {kind = "read", at = base + #one.list, began = one.began,
+            ended = one.ended}
     end
     check_order(list)
     return #list
+end
+
+--- What is where by the reads, and by the answers of appends where no read tells.
+function history.seen(appends, reads)
+    local final = {}
+    for _, one in ipairs(reads) do
+        for i, value in ipairs(one.list) do
+            local at = (one.base or 0) + i
+            final[at] = final[at] or value
+        end
+    end
+    for _, one in ipairs(appends) do
+        if one.at then final[one.at] = final[one.at] or one.value end
+    end
+    return final
 end
 
 --- Multicasts: lists of what each life of a member was delivered, as "sender number". The same
@@ -133,6 +157,72 @@ function history.check_order(lists)
         end
     end
     return count
+end
+
+-- ---- Stories ------------------------------------------------------------------------------------
+
+local function numbers(...)
+    local list = table.pack(...)
+    for i = 1, list.n do list[i] = tonumber(list[i]) end
+    return table.unpack(list, 1, list.n)
+end
+
+local tells = {}
+
+function tells.lock(h, who, fence, began, ended)
+    fence, began, ended = numbers(fence, began, ended)
+    table.insert(h.grants, {who = who, fence = fence, began = began, ended = ended})
+end
+
+function tells.leader(h, who, leader, epoch)
+    table.insert(h.news, {who = who, leader = leader ~= "-" and leader, epoch = tonumber(epoch)})
+end
+
+-- Until its end is told, it may have been done.
+tells["try"] = function(h, _, value, began)
+    local one = {value = value, began = tonumber(began), ended = math.huge, state = "maybe"}
+    h.trying[value] = one
+    table.insert(h.appends, one)
+end
+
+function tells.append(h, _, value, _, ended, what)
+    local one = h.trying[value]
+    one.ended, one.at = tonumber(ended), tonumber(what)
+    one.state = not one.at and (what == "unsure" and "maybe" or "no") or nil
+end
+
+function tells.read(h, _, began, ended, count, values)
+    local list = {}
+    for value in (values or ""):gmatch "[^,]+" do list[#list + 1] = value end
+    began, ended, count = numbers(began, ended, count)
+    table.insert(h.reads, {began = began, ended = ended, list = list, base = count - #list})
+end
+
+function tells.hears(h) table.insert(h.lists, {}) end
+
+function tells.add(h) h.added = h.added + 1 end
+
+function tells.heard(h, _, what) table.insert(h.lists[#h.lists], what) end
+
+--- What the programs of group_world.lua wrote: `grants`, `news`, `appends`, `reads`, `lists`.
+--- Each life of a member is somebody else, who has to hear of epochs in their order.
+function history.read(stories)
+    local h = {grants = {}, news = {}, appends = {}, trying = {}, reads = {}, lists = {}, added = 0}
+    for life, story in ipairs(stories) do
+        for _, line in ipairs(story) do
+            local words = {}
+            for word in line:gmatch "[^\t]*" do words[#words + 1] = word end
+            local tell = tells[words[1]]
+            if tell then tell(h, ("%s/%d"):format(story.name, life), table.unpack(words, 2)) end
+        end
+    end
+    return h
+end
+
+--- Checks all of it. Returns how many of each there were: grants, news, operations, deliveries.
+function history.check(h)
+    return history.check_locks(h.grants), history.check_leaders(h.news),
+        history.check_list(h.appends, h.reads), history.check_order(h.lists)
 end
 
 return history

@@ -54,12 +54,15 @@ local function stands_still(pid)
 end
 
 --- Starts a program that is a node with these options and then runs the text. Its lines are read by
---- `peer:line()`. It is ended with the case.
-function peers.start(options, text)
+--- `peer:line()`. It is ended with the case. `inside`: words before the command, if it is to run
+--- somewhere else.
+function peers.start(options, text, inside)
     options.silence = options.silence or SILENCE
-    local made = assert(child.spawn {shell.mare, "-e", HEAD .. (text or "mare.sleep(1000)"),
-        peers.source(options), stdin = "null", stdout = "pipe", stderr = "inherit",
-        grace = 0})
+    local command = {table.unpack(inside or {})}
+    table.move({shell.mare, "-e", HEAD .. (text or "mare.sleep(1000)"), peers.source(options)}, 1,
+        4, #command + 1, command)
+    command.stdin, command.stdout, command.stderr, command.grace = "null", "pipe", "inherit", 0
+    local made = assert(child.spawn(command))
     local peer = {child = made}
     function peer.line() return made.stdout:read("l", t.patience) end
     function peer.signal(name)

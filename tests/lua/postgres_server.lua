@@ -45,7 +45,9 @@ local function try(self)
     self.child = assert(child.spawn(as_user {self.programs .. "postgres", "-D",
         self.folder .. "/data", "-k", self.folder, "-h", "127.0.0.1", "-p", tostring(self.port),
         "-F", "-c", "logging_collector=off", "-c", "max_connections=20", "-c", "shared_buffers=2MB",
-        "-c", "autovacuum=off", stdout = "null", stderr = "null"})):grace(0)
+        "-c", "autovacuum=off", "-c", "ssl=" .. (self.tls or "off"), "-c", "ssl_cert_file="
+        .. self.folder .. "/data/server.pem", "-c", "ssl_key_file=" .. self.folder
+        .. "/data/key.pem", stdout = "null", stderr = "null"})):grace(0)
     local postgres, deadline = require "mare.postgres", mare.deadline(t.patience)
     while deadline:left() > 0 do
         local connection = postgres.connect(self:options())
@@ -77,6 +79,21 @@ end
 function Server:stop()
     self.child:kill "QUIT"
     assert(self.child:wait(t.patience))
+end
+
+--- Restarts it with a certificate for the name, which is returned.
+function Server:use_tls(name)
+    local certificate, key = require "mare.tls".selfsigned(name)
+    for suffix, text in pairs {["server.pem"] = certificate, ["key.pem"] = key} do
+        local path = self.folder .. "/data/" .. suffix
+        assert(file.write(path, text))
+        assert(run {"chmod", "600", path})
+        if is_root() then assert(run {"chown", "nobody:nogroup", path}) end
+    end
+    self:stop()
+    self.tls = "on"
+    self:start()
+    return certificate
 end
 
 --- Calls f(server), and removes what is left of it.

@@ -8,4 +8,4 @@ if #arg == 0 then
     io.stderr:write "usage: mare tests/lua/run.lua FILE.lua... [pattern]\n"
     os.exit(2)
 end
-require "mare._test"(table.unpack(arg))
+require "mare._test"(false, table.unpack(arg))

@@ -2,8 +2,11 @@
 -- Programs of their own, for tests of the command line: what they print and how they end.
 local shell = {}
 
---- The mare command that is tested.
-shell.mare = os.getenv "MARE_BINARY"
+local running = require "mare.file".readlink "/proc/self/exe"
+
+--- The mare command that is tested: the one that runs this, if a test is run by hand. Under the
+--- stock interpreter there is none.
+shell.mare = os.getenv "MARE_BINARY" or running and running:match "^.*/mare$"
 
 --- A temporary file with the text; removed when closed. `name` is its name.
 function shell.file(text)

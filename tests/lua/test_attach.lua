@@ -68,6 +68,29 @@ return {
         t.eq({by("ana").out, by("ben").code}, {"7\n", 120})
     end),
 
+    -- However it is cut in between: the letters are of two and three bytes.
+    large_values_are_shown_whole = function()
+        local home <close> = peers.home {attach = {"everybody"}, message = 1 << 15}
+        local result = attach(home, "('\u{20ac}'):rep(700000)\n(' \u{e9}'):rep(700001)\n2\n")
+        t.eq({result.code, result.err, #result.out}, {0, "", 2100001 + 2100004 + 2})
+        t.eq(result.out, ("\u{20ac}"):rep(700000) .. "\n" .. (" \u{e9}"):rep(700001) .. "\n2\n")
+        -- Nor is what is typed: it is more than the node takes in one message.
+        result = attach(home, "#'" .. ("y"):rep(60000) .. "'\n2\n")
+        t.eq({result.code, result.out}, {0, "60000\n2\n"})
+        result = attach(home, "1\n" .. ("y"):rep(3 << 20) .. "\n2\n")
+        t.eq({result.code, result.out}, {1, "1\n"})
+        t.ok(result.err:find "^mare attach: cannot read the next line: ", result.err)
+    end,
+
+    -- Not even by a node that was taken over.
+    nothing_that_is_shown_commands_the_terminal = function()
+        local home <close> = peers.home {attach = {"everybody"}}
+        local result = attach(home, "'\\27[2J', '\\x9b2J', '\\u{9b}2J'\nprint '\\27]0;x\\7'\n"
+            .. "error('\\27c', 0)\n")
+        t.eq(result.code, 0)
+        t.eq(result.out:match "^[^\n]*\n[^\n]*\n[^\n]*", "?[2J\t?2J\t??2J\n?]0;x?\n?c")
+    end,
+
     what_was_typed_ends_with_who_typed_it = function()
         local home <close> = peers.home {attach = {"everybody"}}
         local begun <close> = mare.channel(1, "begun")

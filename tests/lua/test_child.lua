@@ -364,8 +364,8 @@ return {
         t.raises("unknown option 'stdinn'", child.spawn, {"ls", stdinn = "null"})
         t.raises("unknown option 'timeout'", child.spawn, {"ls", timeout = 1})
         t.raises("option 'cwd': string expected, got number", child.spawn, {"ls", cwd = 5})
-        t.raises("option 'stdin': 'stdout' is no stream", child.spawn, {"ls", stdin = "stdout"})
-        t.raises("option 'stdout': 'file' is no stream", child.spawn, {"ls", stdout = "file"})
+        t.raises("option 'stdin': 'stdout' is not a stream", child.spawn, {"ls", stdin = "stdout"})
+        t.raises("option 'stdout': 'file' is not a stream", child.spawn, {"ls", stdout = "file"})
         t.raises("option 'stdout': string, stream or file expected, got number", child.spawn,
             {"ls", stdout = 5})
         t.raises("both 'input' and 'stdin'", child.run, {"cat", input = "x", stdin = "null"})

@@ -144,15 +144,6 @@ return {
         local ready = mare.channel()
         local group = classic(FIGURE_3_7 .. "ready:send(true)", {buttons = buttons, ready = ready})
         t.ok(ready:receive(t.patience))
-        local observer = mare.go(function()
-            local most = 0
-            for _ = 1, 30 do
-                local lit = 0
-                for i = 1, 4 do lit = lit + (sync(list[i], "state")() and 1 or 0) end
-                most = math.max(most, lit)
-            end
-            return most
-        end)
         local done = 0
         local routines = t.in_routines(4, function(i)
             for _ = 1, 5 do
@@ -163,7 +154,6 @@ return {
         end)
         for _, r in ipairs(routines) do t.ok(r:join(t.patience)) end
         t.eq(done, 20)
-        t.ok(observer:join(t.patience))
         sync(list[1], "on")()
         t.fails("timeout", rpc.sync(list[1], "on", 0.005)())
         t.fails("timeout", rpc.sync(list[2], "on", 0.005)())

@@ -308,6 +308,25 @@ return {
         t.eq(events[#events].name, "end")
     end,
 
+    a_trace_tells_names = function()
+        local file <close> = shell.file ""
+        local code = shell.quote [[
+            local mare = require "mare"
+            local ch = mare.channel(1, 'jo"bs\\ \n\xff')
+            mare.spawn({name = ("\u{e9}"):rep(40)}, function() ch:send(1) end):join()
+            ch:receive()
+            mare.channel(1):send(2)
+        ]]
+        prints("", shell.run(("%s --trace %s -e %s"):format(shell.mare, file.name, code)))
+        local named = {}
+        for line in io.lines(file.name) do
+            local event = t.ok(require "mare.json".decode(line))
+            local name = event.name or event.channel_name
+            named[event.event] = name or named[event.event]
+        end
+        t.eq(named, {start = ("\u{e9}"):rep(31), send = 'jo"bs\\ \n?', receive = 'jo"bs\\ \n?'})
+    end,
+
     a_trace_needs_a_file_that_can_be_written = function()
         local got = shell.run(shell.mare .. " --trace")
         t.eq(got.code, 2)
@@ -321,17 +340,22 @@ return {
     end,
 
     tests_of_users = t.in_folder(function(folder)
+        t.needs_preemption()
         local file = require "mare.file"
         os.execute("mkdir -p " .. folder .. "/tests/deep")
-        t.ok(file.write(folder .. "/tests/helper.lua", "return {two = 2}"))
+        t.ok(file.write(folder .. "/tests/helper.lua", [[
+            return {two = 2, check = function(t, x) t.eq(x, 2) end}
+        ]]))
         t.ok(file.write(folder .. "/tests/deep/odd_test.lua", "return {deep = function() end}"))
         t.ok(file.write(folder .. "/tests/test_some.lua", [[
             local t, helper = require "mare.test", require "helper"
             return {
                 adds = function() t.eq(1 + 1, helper.two) end,
                 differs = function() t.eq({1, a = {2}}, {1, a = {3}}) end,
+                helped = function() helper.check(t, 3) end,
                 dies = function() error {code = 5} end,
-                hangs = {function() require "mare".channel():receive() end, timeout = 0.01},
+                hangs = {function() require "mare".channel():receive() end, timeout = 1},
+                spins = {function() while true do end end, timeout = 0.01},
                 left_out = function() t.skip "today" end,
             }
         ]]))
@@ -339,20 +363,74 @@ return {
         t.eq(got.code, 1)
         local lines = {}
         for line in got.out:gmatch "[^\n]+" do
-            if not line:find "^#   stack" and not line:find "^#   \t" then
-                lines[#lines + 1] = line:gsub("[%d.]+ seconds", "SPAN")
-            end
+            lines[#lines + 1] = line:gsub("[%d.]+ seconds", "SPAN"):gsub("l %d+,", "l N,")
+                :gsub(" in .*$", "")
         end
+        -- Tracebacks have the frames of the test, not those of the runner, and only if they say
+        -- more than the message.
         t.eq(lines, {"ok 1 - deep", "ok 2 - adds", "not ok 3 - dies", "#   {code = 5}",
-            "not ok 4 - differs",
+            "#   stack traceback:", "#   \ttests/test_some.lua:6:", "not ok 4 - differs",
             "#   tests/test_some.lua:4: expected {1, a = {3}}, got {1, a = {2}}",
             "not ok 5 - hangs",
-            "#   still running after SPAN", "ok 6 - left_out # SKIP today", "1..6"})
+            "#   still running after SPAN: it waits at tests/test_some.lua:7 to receive from "
+                .. "channel N, made at tests/test_some.lua:7",
+            "not ok 6 - helped", "#   tests/helper.lua:1: expected 2, got 3",
+            "#   stack traceback:", "#   \ttests/helper.lua:1:", "#   \ttests/test_some.lua:5:",
+            "ok 7 - left_out # SKIP today",
+            "not ok 8 - spins", "#   still running after SPAN: it computes", "1..8"})
         local function code(arguments)
             return shell.run(("cd %s && %s test %s"):format(folder, shell.mare, arguments)).code
         end
         t.eq({code "adds", code "nothing", code "--loud", code "--timeout x", code "tests/deep",
             code "--timeout 30 tests/test_some.lua adds"}, {0, 1, 2, 2, 0, 0})
+        local function says(arguments)
+            got = shell.run(("cd %s && %s test %s"):format(folder, shell.mare, arguments))
+            return got.out .. got.err
+        end
+        t.eq(says "nothing", "1..0\nmare test: no case has a name that matches 'nothing'\n")
+        t.eq(says "nowhere.lua", "not ok 1 - nowhere.lua (died)\n"
+            .. "#   cannot open nowhere.lua: No such file or directory\n1..1\n")
+        for text, said in pairs {
+            ["return {}}"] = "wrong.lua:1: <eof> expected near '}'",
+            ["return 5"] = "wrong.lua: a test file must return a table of cases, got number",
+            ["return {function() end}"] = "wrong.lua: case 1: a case is name = function, or name = "
+                .. "{function, timeout = seconds}",
+        } do
+            t.ok(file.write(folder .. "/wrong.lua", text))
+            got = shell.run(("cd %s && %s test wrong.lua"):format(folder, shell.mare))
+            t.eq(got.code, 1)
+            t.ok(got.out:find("not ok 1 - wrong.lua (died)\n#   " .. said .. "\n", 1, true),
+                got.out)
+        end
+    end),
+
+    -- Whatever a case does to the report, and to the program, a run that is not whole has failed.
+    tests_that_would_lie = t.in_folder(function(folder)
+        t.needs_preemption()
+        local file = require "mare.file"
+        local function run(cases)
+            t.ok(file.write(folder .. "/test_odd.lua", "return {" .. cases .. "}"))
+            return shell.run(("cd %s && %s test"):format(folder, shell.mare))
+        end
+        for code = 0, 2 do
+            local got = run("b = function() os.exit(" .. code .. ") end, a = function() end")
+            t.eq(got.code, 1)
+            t.ok(got.out:find(("Bail out! The tests ended early, with exit code %d: did a case "
+                .. "call os.exit?\n"):format(code), 1, true), got.out)
+        end
+        local got = run [=[["a\nnot ok 7 # x"] = function() end, fine = function() end,
+            red = function() error "\27[31m" end]=]
+        t.eq({got.code, got.out}, {1, "ok 1 - a\\x0anot ok 7 \\# x\nok 2 - fine\n"
+            .. "not ok 3 - red\n#   test_odd.lua:2: \\x1b[31m\n1..3\n"})
+        for _, timeout in ipairs {"'x'", "-1", "0"} do
+            got = run("a = {function() end, timeout = " .. timeout .. "}")
+            t.eq({got.code, got.err}, {1, ""})
+            t.ok(got.out:find('test_odd.lua: case "a": a case is name = function, or name = '
+                .. "{function, timeout = seconds}", 1, true), got.out)
+        end
+        t.ok(file.write(folder .. "/test_odd.lua", "while true do end"))
+        got = shell.run(("cd %s && %s test --timeout 0.1"):format(folder, shell.mare))
+        t.ok(got.out:find "has not returned its cases after [%d.]+ seconds: it computes", got.out)
     end),
 
     what_came_before_the_program = function()

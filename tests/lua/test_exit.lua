@@ -260,6 +260,12 @@ return {
         local got = shell.lua "require 'mare'.channel():receive()"
         t.eq({got.out, got.code}, {"", 1})
         t.ok(got.err:find "^mare: .*deadlock: every process waits", got.err)
+        -- In a module of ours, but at the program's line.
+        got = shell.lua [[
+            local tuple = require "mare.tuple"
+            local space = tuple.create()
+            local _ = space:in_ "nothing"]]
+        t.ok(got.err:find "^mare: [^\n]*:3: deadlock: every process waits", got.err)
     end,
 
     processes_that_wait_for_ever_are_ended_and_counted = function()
@@ -298,7 +304,8 @@ return {
             "process %d+ %(worker%) waits at [^ ]+:4 to receive from channel %d+ %(jobs%)",
             "process %d+ waits at [^ ]+:6 for the end of process %d+ %(worker%)",
             "process %d+ waits at [^ ]+:9 to send to channel %d+, made at [^ ]+:9",
-            "process %d+ waits at [^ ]+:14 in a select of 2 cases",
+            "process %d+ waits at [^ ]+:14 in a select of 2 cases, the first: to receive from "
+                .. "channel %d+, made at [^ ]+:14",
             "routine 2 of process %d+ waits at [^ ]+:13 to receive from channel %d+, made at "
                 .. "[^ ]+:13"}
         local alone, main = shell.lua(code), shell.lua(code, "main")
@@ -314,6 +321,59 @@ return {
             for i = 1, 15 do mare.spawn(function() mare.channel():receive() end) end
         ]]
         t.ok(many.err:find "\nmare:   and 5 more\n$", many.err)
+    end,
+
+    -- A call names who was called, and its function; a server that calls others, too.
+    calls_name_the_process_and_the_function = function()
+        local got = shell.lua [[
+            local mare, rpc = require "mare", require "mare.rpc"
+            local till = mare.spawn({name = "till"}, function()
+                rpc.export("pay", function()
+                    local drawn = rpc.sync("bank", "draw")()
+                    return drawn
+                end)
+                rpc.serve()
+            end)
+            mare.spawn({name = "bank"}, function()
+                rpc.export("draw", function() mare.channel():receive() end)
+                rpc.serve()
+            end)
+            mare.spawn(function()
+                local paid = rpc.sync(till, "pay")()
+                return paid
+            end)
+        ]]
+        t.ok(got.err:find("\nmare:   process %d+ waits at [^ ]+:14 %(in mare.rpc%) for the answer "
+            .. "of process %d+ %(till%) to 'pay'\n"), got.err)
+        t.ok(got.err:find("\nmare:   routine %d+ of process %d+ %(till%) waits at [^ ]+:4 "
+            .. "%(in mare.rpc%) for the answer of process %d+ %(bank%) to 'draw'\n"), got.err)
+    end,
+
+    -- Two that take two locks, each in another order: both lines, and which lock it is.
+    locks_are_named_by_the_line_that_made_them = function()
+        local got = shell.lua [[
+            local mare, monitor = require "mare", require "mare.monitor"
+            local a = monitor.create()
+            local b = monitor.create()
+            local here, both = mare.channel(2), mare.channel()
+            local function take(first, second)
+                monitor.take(first)
+                here:send(true)
+                both:receive()
+                monitor.take(second)
+            end
+            mare.spawn({name = "ab"}, take, a, b)
+            mare.spawn({name = "ba"}, take, b, a)
+            here:receive()
+            here:receive()
+            both:close()
+            mare.wait()
+        ]]
+        for name, made in pairs {ab = 3, ba = 2} do
+            t.ok(got.err:find("\nmare:   process %d+ %(" .. name .. "%) waits at [^ ]+:9 %(in "
+                .. "mare.monitor%) in a select of 2 cases, the first: to receive from channel "
+                .. "%d+, made at [^ ]+:" .. made .. "\n"), got.err)
+        end
     end,
 
     who_asks_for_it_gets_the_exit_code_of_the_main_script_alone = function()

@@ -75,6 +75,34 @@ return {
         end)
     end,
 
+    -- To take the worker from it, Lua looks at all of its calls. That must not be all it does.
+    one_with_many_calls_gets_on = function()
+        t.with_workers(1, function()
+            local rival = mare.spawn(compute)
+            local function deep(f)
+                local left = 900000
+                local function one()
+                    if left == 0 then f() else left = left - 1 one() end
+                end
+                one()
+            end
+            local in_c = mare.spawn(function()
+                deep(function() debug.traceback() end) -- which counts them several times
+                return "seen"
+            end)
+            t.eq({in_c:join(t.patience)}, {true, "seen"})
+            local unyieldable = mare.spawn(function()
+                table.sort({2, 1}, function(a, b)
+                    deep(function() for _ = 1, 1000000 do end end)
+                    return a < b
+                end)
+                return "sorted"
+            end)
+            t.eq({unyieldable:join(t.patience)}, {true, "sorted"})
+            rival:kill()
+        end)
+    end,
+
     all_who_compute_have_the_same_share = function()
         beside(20, 2, function(turns)
             local _, before = turns()

@@ -2,7 +2,8 @@
 -- Groups with their own engine: what all engines promise (group_cases.lua), and what is kept on the
 -- disk.
 local mare, node, group = require "mare", require "mare.node", require "mare.group"
-local file, t = require "mare.file", require "t"
+local child, json = require "mare.child", require "mare.json"
+local file, t, shell = require "mare.file", require "t", require "shell"
 local peers, cases = require "peers", require "group_cases"
 local join = cases.join
 
@@ -17,6 +18,7 @@ local own = cases.of {
     options = function(folder, names, lease)
         return {members = names, folder = folder, lease = lease}
     end,
+    algorithm = "majority",
     long = LONG,
     short = 0.4 * t.slow, -- with a disk that is busy
     lose = function(peer) peer.signal "STOP" end,
@@ -35,7 +37,9 @@ own.a_monitor_of_a_group = t.in_folder(function(folder)
         local fence = t.ok(monitor.take(mnt, t.patience))
         t.eq(monitor.fence(mnt), fence)
         t.raises("held by this very chain", monitor.take, mnt)
-        t.raises("has no conditions", monitor.wait, mnt)
+        for _, name in ipairs {"wait", "signal", "broadcast"} do
+            t.raises("'" .. name .. "' %(a group's monitor has no conditions", monitor[name], mnt)
+        end
         t.fails("timeout", bank:lock("till", 0.01))
         local tried = mare.channel(1)
         local p = mare.spawn(function() -- it travels, and excludes there
@@ -59,6 +63,48 @@ own.a_monitor_of_a_group = t.in_folder(function(folder)
     t.ok(monitor.release(mnt))
     t.raises("needs 'group' and 'name'", monitor.create, {group = "bank"})
     t.raises("unknown option", monitor.create, {grup = "bank"})
+    t.ok(home)
+end)
+
+own.a_monitor_is_kept_by_the_algorithm_that_was_chosen = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    local options = alone(folder)
+    options.algorithm = {"ricart", a = "majority", b = "central", c = "token", d = "voting"}
+    t.ok(group.found("bank", options))
+    local bank <close> = join("bank", options)
+    local function of(name, algorithm)
+        return monitor.create {group = bank.group, name = name, algorithm = algorithm}
+    end
+    options.algorithm.e, options.algorithm[1] = "ricart", nil
+    for name, algorithm in pairs(options.algorithm) do
+        local mnt = of(name, algorithm)
+        local function inside() return monitor.fence(mnt) end
+        local first = t.ok(monitor.doWhenFree(mnt, inside, t.patience)())
+        local p = mare.spawn(function() -- what was chosen travels
+            local m = require "mare.monitor"
+            return m.doWhenFree(mnt, function() return m.fence(mnt) end)()
+        end)
+        local ok, second = p:join(t.patience)
+        t.ok(ok and second > first, second)
+        for _, other in ipairs {"majority", "central", "token", "voting", "ricart", "etcd"} do
+            if other ~= algorithm then
+                local entered, message, code = monitor.doWhenFree(of(name, other), inside)()
+                t.eq({entered, code}, {nil, "denied"})
+                t.ok(message:find(("'%s', not by '%s'"):format(algorithm, other)), message)
+            end
+        end
+        -- The same lock, whether the algorithm is named or not.
+        t.ok(monitor.take(mnt, t.patience))
+        t.raises("held by this very chain", monitor.take, of(name))
+        t.ok(monitor.fence(of(name)))
+        t.ok(monitor.release(of(name)))
+        t.eq(monitor.fence(mnt), nil)
+    end
+    t.eq(getmetatable(monitor.create {algorithm = "central"}), getmetatable(monitor.create()))
+    t.raises("option 'algorithm' must be 'majority'", of, "a", "bully")
+    t.raises("needs 'group' and 'name'", monitor.create, {algorithm = "ricart"})
+    t.raises("needs 'group' and 'name'", monitor.create, {algorithm = "central", name = "x"})
     t.ok(home)
 end)
 
@@ -159,7 +205,7 @@ own.who_has_lost_its_state_votes_no_more = t.in_folder(function(folder)
     options.lost = true
     local bank <close> = join("bank", options)
     t.reaches(function() return bank:members()[1].state == "up" end, "a lease")
-    t.fails("timeout", bank:lock("x", 0.05))
+    t.fails("noquorum", bank:lock("x", 0.05))
     t.ok(home)
 end)
 
@@ -180,6 +226,125 @@ own.heartbeats_find_out_which_members_are_near = t.in_folder(function(folder)
     t.fails("noquorum", bank:now()) -- the other member is not there
     t.raises("a number above 0", bank.near, bank, 0)
     t.ok(flow and stranger)
+end)
+
+-- More locks than are remembered: what is held is not forgotten, and no number comes again.
+local function forgotten_by(algorithm)
+    return t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local options = alone(folder)
+        options.algorithm = algorithm
+        t.ok(group.found("bank", options))
+        local bank <close> = join("bank", options)
+        local held = t.ok(bank:lock("held", t.patience))
+        local first = t.ok(bank:lock("lock 1", t.patience))
+        local latest = first:fence()
+        t.ok(first:release())
+        for i = 2, 1000 do
+            local lock = t.ok(bank:lock("lock " .. i, t.patience))
+            lock:release()
+        end
+        local known = bank:locks()
+        t.ok(#known < 300, #known)
+        t.ok(home and first:release()) -- of one that is forgotten
+        t.ok(held:fence())
+        t.fails("timeout", bank:lock("held", 0.01))
+        local again = t.ok(bank:lock("lock 1", t.patience))
+        t.ok(again:fence() > latest, latest)
+    end)
+end
+
+own.locks_that_nobody_wants_are_forgotten = forgotten_by "majority"
+own.locks_by_central_are_forgotten = forgotten_by "central"
+own.locks_by_ricart_are_forgotten = forgotten_by "ricart"
+
+-- Three members, each of which knows a part: who holds, who waits, who leads, how far a log is.
+own.the_command_puts_together_what_all_know = t.in_folder(function(folder)
+    local home <close> = peers.home()
+    local names = {"flow", "home", "neap"}
+    local function options(name)
+        return {members = names, folder = folder .. "/" .. name, lease = LONG}
+    end
+    local PEER = [[
+        local group = require "mare.group"
+        assert(group.found("bank", OPTIONS))
+        local bank = assert(group.join("bank", OPTIONS))
+        local orders = mare.channel(1, "orders")
+        local sum = assert(bank:replica("sum", 0, function(s, v) return s + v end))
+        mare.go(function() bank:lock("a"):fence() end):detach()
+        print "in"
+        orders:receive()
+    ]]
+    local function start(name)
+        return peers.join(home, {name = name, listen = "127.0.0.1:0"},
+            PEER:gsub("OPTIONS", peers.source(options(name))))
+    end
+    t.ok(group.found("bank", options "home"))
+    local bank <close> = join("bank", options "home")
+    local function command(...)
+        local words = {shell.mare, "group", "bank", "--join", home.address, ...}
+        words.timeout = t.patience
+        return t.ok(child.run(words))
+    end
+    local lonely = command() -- its own promise is no majority
+    t.eq(lonely.code, 3)
+    t.ok(lonely.err:find("'home' has no lease: it reaches no majority of 'bank'", 1, true),
+        lonely.err)
+    t.ok(lonely.out:find "flow +unknown  %(does not answer this command%)\n", lonely.out)
+
+    local flow <close> = start "flow"
+    t.eq(flow.line(), "in")
+    local cashier <close> = t.ok(bank:election "cashier")
+    repeat local leader = cashier:change(t.patience) until leader ~= false
+    t.eq(cashier.now, "home")
+    local sum = t.ok(bank:replica("sum", 0, function(s, v) return s + v end))
+    t.ok(sum:apply(5, t.patience))
+    local neap <close> = start "neap"
+    t.eq(neap.line(), "in")
+    local known
+    t.reaches(function() -- all have come so far that each knows its part
+        known = json.decode(command("--json").out)
+        local lock = known.locks[1] or {}
+        return known.elections[1] and known.logs[1] and #known.logs[1].members == 3
+            and known.logs[1].leader and lock.fence and lock.waiting > 0
+    end, "what all three know")
+    t.eq(#known.locks[1].line, known.locks[1].waiting)
+    t.ok(known.locks[1].line[1].process:find "^%d+", known.locks[1].line[1].process)
+    t.ok(known.locks[1].line[1].member ~= known.locks[1].member)
+    t.eq(known.elections, {{name = "cashier", leader = "home", epoch = cashier.epoch,
+        algorithm = "first", candidates = {"home"}}})
+    t.eq({known.logs[1].kind, known.logs[1].name}, {"replica", "sum"})
+    for i, one in ipairs(known.logs[1].members) do t.eq(one.name, names[i]) end
+    for _, member in ipairs(known.members) do t.eq({member.state, member.answers}, {"up", true}) end
+    local told = command()
+    t.eq({told.code, told.err}, {0, ""})
+    t.ok(told.out:find "\na +%l+ %d+.- +%d+ +%d: %l+ %d+", told.out)
+    t.ok(told.out:find("\ncashier +home +%d+ +home\n"), told.out)
+    t.ok(told.out:find "\nreplica sum +%l+ +%d+ +flow %d+/%d+, home %d+/%d+, neap %d+/%d+\n",
+        told.out)
+    t.ok(neap and sum:leave())
+end)
+
+-- Others may name a lock as they like: neither a terminal nor JSON is in their hands.
+own.what_the_command_prints_is_text = t.in_folder(function(folder)
+    local home <close> = peers.home {listen = "127.0.0.1:0"}
+    local options = {members = {"home"}, folder = folder, lease = LONG}
+    t.ok(group.found("bank", options))
+    local bank <close> = join("bank", options)
+    local lock <close> = t.ok(bank:lock("a\27[2J\xff\xc2\x9bz", t.patience))
+    local function command(...)
+        local words = {shell.mare, "group", "bank", "--join", home.address, ...}
+        words.timeout = t.patience
+        local result = t.ok(child.run(words))
+        t.eq({result.code, result.err}, {0, ""})
+        return result.out
+    end
+    local name = "a?[2J\u{FFFD}?z"
+    local locks = json.decode(command "--json").locks
+    t.eq({#locks, locks[1].name, locks[1].fence}, {1, name, lock:fence()})
+    local told = command()
+    t.ok(told:find("\n" .. name .. (" "):rep(25 - #name) .. "home", 1, true), told)
+    t.ok(not told:find "[^\n%g \x80-\xff]", told)
 end)
 
 own.wrong_arguments_are_refused = function()

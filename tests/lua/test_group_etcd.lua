@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Groups whose engine is a real cluster of etcd: what all engines promise (group_cases.lua).
-local group, t, cases = require "mare.group", require "t", require "group_cases"
+local mare, group = require "mare", require "mare.group"
+local t, cases = require "t", require "group_cases"
 local cluster, peers = require "etcd_cluster", require "peers"
 cluster.election_ms = 500 -- so that a lease can be as short as a second
 
@@ -56,6 +57,48 @@ etcd.replicas_and_multicasts_are_between_the_members = t.in_folder(function(fold
         t.eq({news:receive(cluster.patience)}, {"home", life})
         t.ok(news:leave() and sum:leave())
     end
+    t.ok(home)
+end)
+
+-- What a log has asked for outlives the lease, and is not in the way of the next one.
+etcd.a_member_with_a_replica_gets_another_lease = {t.in_folder(function(folder)
+    local home <close> = peers.home()
+    local given = options(folder, {"home"}, 1)
+    given.folder = folder
+    local bank <close> = cases.join("bank", given)
+    t.ok(bank:replica("sum", 0, math.max))
+    local lock = t.ok(bank:lock("x", cluster.patience))
+    all "SIGSTOP"
+    t.eq(select(2, mare.select({lock}, cluster.patience)), "noquorum")
+    all "SIGCONT"
+    t.reaches(function() return bank:look().lease end, "another lease")
+    t.reaches(function() return bank:members()[1].state == "up" end, "to be in")
+    t.ok(bank:lock("x", cluster.patience))
+    t.ok(home)
+end), timeout = 120}
+
+etcd.a_monitor_whose_lock_is_the_clusters = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    local bank <close> = cases.join("bank", options(folder, {"home"}, 300))
+    local mnt = monitor.create {group = "bank", name = "till"}
+    local before = 0
+    for _ = 1, 3 do
+        local add = monitor.doWhenFree(mnt, function()
+            t.fails("timeout", bank:lock("till", 0.01))
+            return monitor.fence(mnt)
+        end, cluster.patience)
+        local fence = t.ok(add())
+        t.ok(fence > before, "numbers grow")
+        before = fence
+    end
+    t.eq(monitor.fence(mnt), nil)
+    local chosen = monitor.create {group = "bank", name = "till", algorithm = "etcd"}
+    t.ok(monitor.take(chosen, cluster.patience) > before)
+    t.ok(monitor.release(chosen))
+    t.fails("denied", bank:superpeer {prefix = 1})
+    local other = monitor.create {group = "bank", name = "till", algorithm = "ricart"}
+    t.fails("denied", monitor.take(other, cluster.patience))
     t.ok(home)
 end)
 

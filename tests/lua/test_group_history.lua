@@ -21,6 +21,8 @@ return {
             {grant("a", 2, 0, 1), grant("b", 2, 2, 3)})
         t.raises("a holds it by number 1", history.check_locks, -- still inside after the next one
             {grant("a", 1, 0, 1), grant("b", 2, 2, 3), grant("a", 1, 4, 5)})
+        t.raises("a holds it by number 1", history.check_locks, -- whichever of these is looked at
+            {grant("a", 1, 4, 5), grant("b", 2, 2, 3), grant("a", 1, 0, 1)})
         t.raises("b holds it by number 3", history.check_locks, -- a number that goes back
             {grant("a", 4, 0, 1), grant("b", 3, 2, 3)})
     end,

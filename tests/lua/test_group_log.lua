@@ -38,9 +38,15 @@ local function rebase(disk, base, epoch, keeps)
     disk.kept.base, disk.kept.base_epoch, disk.kept.entries = base, epoch, entries
 end
 
+-- The members of the generation that this one is in.
+function World:list_of(i) return self.lists[self.generations[i]] end
+
 function World:start(i)
     local disk, io = self.disks[i], {}
-    function io.send(to, ...) self.air[#self.air + 1] = {from = i, to = to, ...} end
+    function io.send(to, ...)
+        self.air[#self.air + 1] = {from = i, to = to, generation = self.generations[i], ...}
+    end
+    function io.is_busy() return false end
     function io.promise(...) table.insert(disk.waiting, {"promise", ...}) end
     function io.write(...) table.insert(disk.waiting, {"entry", ...}) end
     function io.cut(...) table.insert(disk.waiting, {"cut", ...}) end
@@ -53,7 +59,7 @@ function World:start(i)
         sync(disk)
         rebase(disk, base, epoch, keeps)
     end
-    local kept = {here = i, count = self.count, votes = true, promised = disk.kept.promised,
+    local kept = {here = i, members = self:list_of(i), votes = true, promised = disk.kept.promised,
         base = disk.kept.base, base_epoch = disk.kept.base_epoch,
         entries = table.move(disk.kept.entries, 1, #disk.kept.entries, 1, {}), batch = self.batch}
     self.members[i] = log.new(io, kept)
@@ -91,7 +97,8 @@ function World:hand_over()
         self.air[#self.air] = nil
     end
     local to = self.members[message.to]
-    local cut_off = (self.side[message.to] or 0) ~= (self.side[message.from] or 0)
+    local same = message.generation == self.generations[message.to]
+    local cut_off = not same or (self.side[message.to] or 0) ~= (self.side[message.from] or 0)
     if to and not cut_off and self.random() >= self.loss then
         to:hear(message.from, table.unpack(message, 1, 8))
         if self.random() < 0.7 then self:settle(message.to) end -- else with what comes next
@@ -99,6 +106,7 @@ function World:hand_over()
 end
 
 function World:lead(i)
+    if self.generations[i] ~= #self.lists then return end -- no numbers of earlier ones any more
     self.epoch = self.epoch + 1
     self.members[i]:lead(self.epoch)
     self:settle(i)
@@ -122,14 +130,65 @@ function World:compact(i)
     end
 end
 
+-- Whether the members may change: a majority of them knows that the log has worked since they did.
+local function is_settled(self)
+    local list, settled = self.lists[#self.lists], 0
+    for _, i in ipairs(list) do
+        local member = self.generations[i] == #self.lists and self.members[i]
+        if member and member:has_worked_after(self.before[i]) then settled = settled + 1 end
+    end
+    return 2 * settled > #list or #self.lists == 1 or self.hasty
+end
+
+-- One comes, whose disk is empty, or one goes: in that order if there are few.
+local function change_members(self)
+    local list, others, inside = self.lists[#self.lists], {}, {}
+    for _, i in ipairs(list) do inside[i] = true end
+    for i = 1, self.count do
+        if not inside[i] then others[#others + 1] = i end
+    end
+    local next_list = table.move(list, 1, #list, 1, {})
+    if #list > 1 and (#others == 0 or self.random() < 0.5) then
+        table.remove(next_list, self.random(#next_list))
+    else
+        local new = others[self.random(#others)]
+        next_list[#next_list + 1] = new
+        self.disks[new], self.members[new] = new_disk(), nil
+        self.generations[new], self.before[new] = #self.lists + 1, 0
+    end
+    self.lists[#self.lists + 1] = next_list
+end
+
+-- A member hears of the present list: it is in it, or it ends.
+local function catch_up(self, i)
+    if self.generations[i] == #self.lists then return end
+    local inside
+    for _, one in ipairs(self.lists[#self.lists]) do inside = inside or one == i end
+    if not inside then
+        self.members[i] = nil
+    else
+        self.generations[i] = #self.lists
+        self.before[i] = math.max(self.disks[i].kept.promised,
+            self.members[i] and self.members[i].promised or 0)
+        if self.members[i] then self.members[i]:reform(self:list_of(i)) end
+    end
+end
+
+function World:change()
+    if self.random() < 0.3 and is_settled(self) then change_members(self) end
+    catch_up(self, self.random(self.count))
+end
+
 function World:step()
     local i, dice = self.random(self.count), self.random()
     local function happens(share)
         dice = dice - share
         return dice < 0
     end
+    if self.changing and self.random() < 0.05 then self:change() end
     if not self.members[i] then
-        if dice < 0.1 then self:start(i) end
+        local out = self.changing and self.generations[i] ~= #self.lists
+        if dice < 0.1 and not out then self:start(i) end
     elseif happens(self.crashes) then
         self:crash(i)
     elseif happens(self.leads) then
@@ -152,10 +211,12 @@ end
 -- All live, one leads, nothing is lost: all get to know all that was committed, and one thing more.
 function World:heal()
     self.loss, self.repeated, self.side = 0, 0, {}
-    for i = 1, self.count do
+    local list = self.lists[#self.lists]
+    for i = 1, self.count do catch_up(self, i) end
+    for _, i in ipairs(list) do
         if not self.members[i] then self:start(i) end
     end
-    local leader = self.random(self.count)
+    local leader = list[self.random(#list)]
     self:lead(leader)
     local asked
     for _ = 1, 400 do
@@ -164,12 +225,12 @@ function World:heal()
             asked = self.members[leader].last
         end
         while #self.air > 0 do self:hand_over() end
-        for i = 1, self.count do
+        for _, i in ipairs(list) do
             self.members[i]:tick()
             self:settle(i)
         end
         local behind = false
-        for i = 1, self.count do
+        for _, i in ipairs(list) do
             behind = behind or self.members[i].commit < (asked or math.huge)
         end
         if not behind then return end
@@ -181,11 +242,13 @@ local function world(count, random)
     local made = setmetatable({count = count, random = random, members = {}, disks = {}, air = {},
         committed = {}, most = 0, epoch = 0, values = 0, loss = random() * 0.3,
         repeated = random() * 0.2, side = {}, crashes = random() * 0.03, leads = random() * 0.03,
-        compacts = random() * 0.02, batch = random() < 0.5 and random(3) or nil}, World)
+        compacts = random() * 0.02, batch = random() < 0.5 and random(3) or nil, lists = {{}},
+        generations = {}, before = {}}, World)
     for i = 1, count do
+        made.lists[1][i], made.generations[i], made.before[i] = i, 1, 0
         made.disks[i] = new_disk()
-        made:start(i)
     end
+    for i = 1, count do made:start(i) end
     return made
 end
 
@@ -201,9 +264,10 @@ local function generator(seed)
     end
 end
 
-local function run(seed, steps)
+local function run(seed, steps, options)
     local random = generator(seed)
     local made = world(random(4) + 1, random)
+    for key, value in pairs(options or {}) do made[key] = value end
     for _ = 1, steps do made:step() end
     made:heal()
     return made
@@ -219,6 +283,30 @@ return {
             committed = committed + result.most
         end
         t.ok(committed > 1000, committed)
+    end,
+
+    logs_agree_while_members_come_and_go = function()
+        local first = t.seed() % (1 << 40)
+        local changes = 0
+        for seed = first, first + 59 do
+            local ok, result = xpcall(run, debug.traceback, seed, 1000, {changing = true})
+            if not ok then error(("seed %d: %s"):format(seed, result), 0) end
+            changes = changes + #result.lists - 1
+        end
+        t.ok(changes > 60, changes)
+    end,
+
+    -- A state that a member was being sent, and got from another one meanwhile, was sent to it for
+    -- ever when it asked for what is behind it.
+    a_state_that_is_of_no_use_any_more_is_not_sent = function()
+        t.ok(run(2271, 1500, {changing = true}))
+    end,
+
+    members_that_change_before_the_log_has_worked_lose_entries = function()
+        for seed = 1, 2000 do
+            if not pcall(run, seed, 1500, {changing = true, hasty = true}) then return end
+        end
+        error "nothing was lost"
     end,
 
     -- Committed is what a majority has from the first entry of the leader's epoch on: here a

@@ -78,6 +78,37 @@ local PEER = [[
     end
 ]]
 
+-- A leader of the log that says what the test wants said; what it is sent it tells once.
+local LEADER = [[
+    local party = require "mare._party"
+    local inbox = mare.channel(64, "group.bank.replica.far")
+    local orders = mare.channel(4, "orders")
+    local HOME, EPOCH = 2, 7
+    local home, life, payloads = nil, nil, {}
+    local function say(...) home:send("flow", DIGEST, ...) end
+    mare.go(function()
+        for _, _, what, _, its_life, number, payload in inbox:messages() do
+            if what == "forward" and number == #payloads + 1 then
+                life, payloads[number] = its_life, payload
+                print(number)
+            end
+        end
+    end):detach()
+    print "in"
+    for what, number in orders:messages() do
+        if what == "lead" then
+            home = find "group.bank.replica.far@home"
+            say("append", EPOCH, 0, 0, 0, {})
+        elseif what == "state" then
+            local text = party._pack {state = {"from", "afar"}, seen = {{HOME, life, number}}}
+            say("piece", EPOCH, 9, 6, 0, #text, text)
+        elseif what == "entry" then
+            local data = ("<Bi8i8"):pack(HOME, life, number) .. payloads[number]
+            say("append", EPOCH, 9, 6, 10, {EPOCH, data})
+        end
+    end
+]]
+
 local function options_of(folder, name)
     return {members = MEMBERS, folder = folder .. "/" .. name, lease = SHORT}
 end
@@ -115,6 +146,29 @@ local function text_of(list)
 end
 
 return {
+    a_state_may_be_a_list_with_keys_besides = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local function count(state, value)
+            state.n = state.n + 1
+            state[#state % 10 + 1] = value
+            return state, state.n
+        end
+        for life = 1, 2 do -- the second begins with what was kept
+            local bank <close> = join("bank", life == 1 and alone(folder) or short(folder))
+            local counted = t.ok(bank:replica("counted", {n = 0}, count, {log = 500}))
+            for i = 1, 100 do
+                local value = {i, what = "both"}
+                t.eq({counted:apply(value, t.patience)}, {true, (life - 1) * 100 + i})
+            end
+            local ok, state = counted:read(t.patience)
+            t.eq({ok, state.n, #state, state[1].what}, {true, life * 100, 10, "both"})
+            t.ok(counted:look().base > 0) -- only the state was kept of what is before
+            counted:leave()
+        end
+        t.ok(home)
+    end),
+
     what_is_applied_is_there_after_a_restart = t.in_folder(function(folder)
         local home <close> = peers.home()
         t.ok(group.found("bank", alone(folder)))
@@ -278,4 +332,68 @@ return {
         t.eq(list_of(flow), whole)
         t.ok(list:leave())
     end), timeout = 120},
+
+    -- What this member has sent comes back in a state that replaces the log, not one by one.
+    who_gets_a_state_does_not_wait_for_what_it_has_sent = {t.in_folder(function(folder)
+        local FLYING = 32 -- bundles on their way
+        local home <close> = peers.home()
+        local digest = ("%q"):format(("bank flow,home %d 1000"):format(LONG * 1000000))
+        local flow <close> = peers.join(home, {name = "flow", listen = "127.0.0.1:0"},
+            (LEADER:gsub("DIGEST", digest)))
+        t.eq(flow.line(), "in")
+        flow.orders = peers.find "orders@flow"
+        local options = {members = {"flow", "home"}, folder = folder, lease = LONG}
+        t.ok(group.found("bank", options))
+        local bank <close> = join("bank", options)
+        local list = t.ok(bank:replica("far", {}, note))
+        local answers = mare.channel(2 * FLYING)
+        local function start(what, value)
+            mare.go(function() answers:send(what, list[what](list, value)) end):detach()
+        end
+        flow.orders:send "lead"
+        for i = 1, FLYING do
+            if i == FLYING then start "read" else start("apply", i) end
+            t.eq(flow.line(), tostring(i))
+        end
+        start("apply", "after")
+        flow.orders:send("state", FLYING)
+        t.eq(flow.line(), tostring(FLYING + 1))
+        for _ = 1, FLYING do
+            local what, ok, state, code = answers:receive(t.patience)
+            if what == "read" then
+                t.eq({ok, state}, {true, {"from", "afar"}})
+            else
+                t.eq({what, ok, code}, {"apply", nil, "unsure"})
+            end
+        end
+        flow.orders:send("entry", FLYING + 1)
+        t.eq({answers:receive(t.patience)}, {"apply", true, 3})
+        t.ok(list:leave())
+    end), timeout = 60},
+
+    -- Else the others would have a state that this one has not.
+    who_lacks_memory_for_a_value_ends = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        t.ok(group.found("bank", alone(folder)))
+        local bank <close> = join("bank", alone(folder))
+        local function make(fails)
+            return t.ok(bank:replica("sum", 0, function(sum, value)
+                if fails and value == 2 then error("not enough memory", 0) end
+                return sum + value
+            end))
+        end
+        local sum = make(true)
+        t.ok(sum:apply(1, t.patience))
+        t.fails("unsure", sum:apply(2, t.patience))
+        t.fails("closed", sum:read(t.patience))
+        local again
+        t.reaches(function()
+            local fine, made = pcall(make)
+            again = fine and made
+            return again
+        end, "to have it again")
+        t.eq({again:read(t.patience)}, {true, 3})
+        t.ok(again:leave())
+        t.ok(home)
+    end),
 }

@@ -101,6 +101,33 @@ return {
         end
     end,
 
+    one_connection_alone_is_closed_in_the_end = function()
+        local here, there = net.pair()
+        mare.go(http.handle, here, function() return "one" end)
+        there:timeout(patience):write "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        t.ok(assert(there:read "a"):find "\r\n\r\none$")
+    end,
+
+    statuses_without_a_body_have_none = function()
+        local statuses = {204, 205, 304, 200}
+        for _, body in ipairs {"text", function() error "nobody asks" end} do
+            local s <close> = server(function(request)
+                local status = statuses[tonumber(request.path:sub(2))]
+                return {status = status, body = status == 200 and "end" or body}
+            end)
+            local asked, heads = {}, {}
+            for i in ipairs(statuses) do
+                asked[i] = ("GET /%d HTTP/1.1\r\nHost: a\r\n\r\n"):format(i)
+            end
+            local said = assert(answer(s, table.concat(asked)))
+            for head, rest in said:gmatch "HTTP/1.1 (%d+)[^\r]*\r\n(.-)\r\n\r\n" do
+                heads[#heads + 1] = head .. (rest:match "Content%-Length: (%d+)" or "")
+            end
+            t.eq(heads, {"204", "2050", "304", "2003"})
+            t.ok(not said:find "text" and said:find "\r\n\r\nend$", said)
+        end
+    end,
+
     an_old_client_is_closed_on = function()
         local s <close> = server(function() return "x" end)
         local stream <close> = connect(s)

@@ -14,13 +14,15 @@ local function service(handler, options, client_options, clear)
     if clear then options.http2, client_options.http2 = "clear", "clear" end
     client_options.tls = not clear and {authorities = certificate} or nil
     client_options.timeout = client_options.timeout or patience
-    local s = {connections = 0, listener = listener, client = http.client(client_options)}
+    local s = {connections = 0, handled = 0, listener = listener,
+        client = http.client(client_options)}
     local seen = setmetatable({}, {__mode = "k"})
     s.serving = mare.go(http.serve, listener, function(request)
         if not seen[request.stream] then
             seen[request.stream] = true
             s.connections = s.connections + 1
         end
+        s.handled = s.handled + 1
         return handler(request, s)
     end, options)
     local _, port = listener:address()
@@ -33,6 +35,7 @@ local function service(handler, options, client_options, clear)
     function s.get(path) return s.client:get(s.base .. path) end
     function s.status(path) return (s.get(path)) end
     function s.text(path) return (select(2, s.get(path))) end
+    function s.in_line() return #s.client.places[1].line end -- for a stream
     return setmetatable(s, {__close = function()
         s.client:close()
         listener:close()
@@ -113,6 +116,105 @@ local cases = {
         end
     end,
 
+    so_many_connections_to_a_host = function()
+        local go_on, order = mare.channel(), {}
+        local s <close> = service(function(request)
+            go_on:receive()
+            order[#order + 1] = request.path
+            return "ok"
+        end, nil, {host_most = 1})
+        local most, routines = http.http2_streams, {}
+        local function ask(i) routines[i] = mare.go(function() return s.get("/" .. i) end) end
+        for i = 1, most do ask(i) end
+        t.reaches(function() return s.handled == most end)
+        for i = most + 1, most + 20 do
+            ask(i)
+            t.reaches(function() return s.in_line() == i - most end)
+        end
+        t.fails("timeout", s.client:request {url = s.base, timeout = 0.01})
+        t.fails("timeout", s.client:request {url = s.base, connect_time = 0.01})
+        go_on:close()
+        for _, routine in ipairs(routines) do
+            local _, status = routine:join(patience)
+            t.eq(status, 200)
+        end
+        t.eq(s.connections, 1)
+        for i = most + 1, most + 20 do t.eq(order[i], "/" .. i) end
+    end,
+
+    the_line_for_a_connection_has_an_end = function()
+        local go_on = mare.channel()
+        local s <close> = service(function(request)
+            if request.path ~= "/first" then go_on:receive() end
+            return "ok"
+        end, nil, {host_most = 1, line = 1})
+        t.eq(s.status "/first", 200) -- or all would wait for the connection
+        local routines = t.in_routines(http.http2_streams + 1, function() return s.get "/" end)
+        t.reaches(function() return s.in_line() == 1 end)
+        t.fails("full", s.client:request {url = s.base})
+        go_on:close()
+        for _, routine in ipairs(routines) do t.eq(select(2, routine:join(patience)), 200) end
+    end,
+
+    who_waits_to_hear_what_a_server_speaks_is_not_in_line = function()
+        local go_on = mare.channel()
+        local s <close> = service(function() go_on:receive() return "ok" end,
+            {protocols = {"http/1.1"}}, {host_most = 2, line = 4})
+        local routines = t.in_routines(6, function() return s.get "/" end)
+        t.reaches(function() return s.handled == 2 end)
+        t.fails("full", s.client:request {url = s.base})
+        go_on:close()
+        for _, routine in ipairs(routines) do t.eq(select(2, routine:join(patience)), 200) end
+    end,
+
+    what_others_do_gives_who_waits_no_more_time = function()
+        local s <close> = service(function() return {body = parts(math.huge, 1000)} end, nil,
+            {host_most = 1, limits = {body = 1 << 40}})
+        local held = {}
+        for i = 1, http.http2_streams do held[i] = assert(s.ask "/") end
+        local waiting = mare.go(s.client.request, s.client, {url = s.base, timeout = 1})
+        local deadline = mare.deadline(patience)
+        while waiting:status() == "alive" and deadline:left() > 0 do held[1]:read() end
+        local _, response, _, code = waiting:join(0)
+        t.eq({response, code}, {nil, "timeout"})
+        for _, one in ipairs(held) do one:close() end
+    end,
+
+    one_that_is_not_used_gives_way = function()
+        local s <close> = service(function() return "ok" end, nil,
+            {host_most = 1, idle_time = 1000})
+        t.eq(s.status "/", 200)
+        t.eq(assert(s.ask {url = "/", limits = {body = 2}}):text(), "ok") -- of another reader
+        t.eq(assert(s.ask {url = "/", http2 = false}):text(), "ok")
+        t.eq(s.status "/", 200)
+        t.eq(s.connections, 4)
+    end,
+
+    an_answer_that_is_given_up_makes_room_for_who_waits = function()
+        local s <close> = service(function(request)
+            return request.path == "/large" and {body = parts(math.huge, 1000)} or "ok"
+        end, nil, {host_most = 1})
+        local held = {}
+        for i = 1, http.http2_streams do held[i] = assert(s.ask "/large") end
+        local waiting = mare.go(s.get, "/")
+        t.reaches(function() return s.in_line() == 1 end)
+        held[1]:close()
+        t.eq(select(2, waiting:join(patience)), 200)
+        t.eq(s.connections, 1)
+        for _, response in ipairs(held) do response:close() end
+    end,
+
+    where_only_http1_is_spoken_they_are_counted_too = function()
+        local go_on = mare.channel()
+        local s <close> = service(function() go_on:receive() return "ok" end,
+            {protocols = {"http/1.1"}}, {host_most = 2})
+        local routines = t.in_routines(6, function() return s.get "/" end)
+        t.reaches(function() return s.handled == 2 end)
+        go_on:close()
+        for _, routine in ipairs(routines) do t.eq(select(2, routine:join(patience)), 200) end
+        t.eq(s.connections, 2)
+    end,
+
     what_a_handler_can_answer = function()
         local s <close> = service(function(request)
             local path = request.path
@@ -149,6 +251,11 @@ local cases = {
         end})
         for part in function() return response:read() end do got = got + #part end
         t.eq({sent, got}, {4 << 20, 4 << 20})
+    end,
+
+    an_answer_in_many_small_parts_is_no_flood = function()
+        local s <close> = service(function() return {body = parts(5000, 10)} end)
+        t.eq(#s.text "/", 50000)
     end,
 
     a_body_that_nobody_reads_is_held_back = function()

@@ -39,6 +39,7 @@ local WRONG = {
     {'true', "a string, a table or nil expected, got boolean"},
     {'print', "a string, a table or nil expected, got function"},
     {'{status = "404"}', "status must be an integer from 200 to 999"},
+    {'{status = "404", body = "x"}', "status must be an integer from 200 to 999"},
     {'{status = 100}', "status must be an integer from 200 to 999"},
     {'{status = 1000}', "status must be an integer from 200 to 999"},
     {'{status = 200.5}', "status must be an integer from 200 to 999"},
@@ -50,11 +51,15 @@ local WRONG = {
     {'{file = "/etc/passwd", body = "x"}', "file must be without a body"},
     {'{file = "/nowhere/x"}', "/nowhere/x: No such file or directory"},
     {'{file = "/"}', "file /: it is a folder"},
+    {'{file = "a\\0b"}', "a path cannot have a zero byte"},
     {'{body = listener}',
         "body must be a string or a function, a file or a stream, not a userdata"},
     {'{finally = true}', "finally must be a function"},
     {'{upgrade = true}', "upgrade must be a string"},
     {'{headers = "a: b"}', "headers must be a table, not a string"},
+    {'{headers = "a: b", body = "x"}', "headers must be a table, not a string"},
+    {'{headers = {vary = true}, body = "x"}',
+        "header 'vary' must be a string or a number, not a boolean"},
     {'{headers = {"a: b"}}', "the names of headers must be strings"},
     {'{headers = {["a b"] = "c"}}', "header 'a b' has a name that may not be sent"},
     {'{headers = {[""] = "c"}}', "header '' has a name that may not be sent"},
@@ -65,6 +70,33 @@ local WRONG = {
         "header 'Content-Length' is written by the module itself"},
     {'{headers = {date = "now"}}', "header 'date' is written by the module itself"},
 }
+
+-- That what is wrong with the answers of a handler that is served so is said with its line.
+local function said_by_name(served, http2)
+    local program = {([[
+        local mare, net, http = require "mare", require "mare.net", require "mare.http"
+        local listener, answer = assert(net.listen("127.0.0.1", 0)), nil
+        local function handler() return answer end
+        local route, version = require "mare.http.route", %s
+        mare.go(http.serve, listener, %s, {http2 = version})
+        local client <close> = http.client {http2 = version}
+        local base = "http://127.0.0.1:" .. select(2, listener:address())
+        local function try(what)
+            answer = what
+            assert(client:get {url = base, headers = {["accept-encoding"] = "gzip"}} == 500)
+            io.stderr:write "500\n"
+        end]]):format(http2, served)}
+    for _, case in ipairs(WRONG) do program[#program + 1] = ("try(%s)"):format(case[1]) end
+    program[#program + 1] = "listener:close()"
+    local got = shell.lua(table.concat(program, "\n"))
+    t.eq(got.code, 0, got.err)
+    local line = got.err:gmatch "[^\n]+"
+    for _, case in ipairs(WRONG) do
+        t.eq(line():match "^mare: http: [^:]+:3: bad answer (.*)$", "(" .. case[2] .. ")", served)
+        t.eq(line(), "500")
+    end
+    t.eq(line(), nil)
+end
 
 return {
     -- Whether the connection is kept.
@@ -173,27 +205,20 @@ return {
     -- Everything else.
 
     what_is_wrong_with_an_answer_is_said_by_name_at_the_handlers_line = function()
-        local program = {[[
-            local mare, net, http = require "mare", require "mare.net", require "mare.http"
-            local listener, answer = assert(net.listen("127.0.0.1", 0)), nil
-            local function handler() return answer end
-            mare.go(http.serve, listener, handler)
-            local base = "http://127.0.0.1:" .. select(2, listener:address())
-            local function try(what)
-                answer = what
-                assert(http.get(base) == 500)
-                io.stderr:write "500\n"
-            end]]}
-        for _, case in ipairs(WRONG) do program[#program + 1] = ("try(%s)"):format(case[1]) end
-        program[#program + 1] = "listener:close()"
-        local got = shell.lua(table.concat(program, "\n"))
-        t.eq(got.code, 0, got.err)
-        local line = got.err:gmatch "[^\n]+"
-        for _, case in ipairs(WRONG) do
-            t.eq(line():match "^mare: http: [^:]+:3: bad answer (.*)$", "(" .. case[2] .. ")")
-            t.eq(line(), "500")
+        said_by_name("handler", "false")
+        said_by_name("handler", "'clear'")
+    end,
+
+    whatever_stands_around_the_handler = function()
+        local routes = [[route.new():use(require "mare.http.gzip".answers())
+            :use(function(inner) return function(...) return inner(...) end end)
+            :get("/", handler):handler()]]
+        for _, served in ipairs {routes, "require 'mare.http.gzip'.answers {least = 0} (handler)",
+            "require 'mare.http.rate'.limit(1e6)(handler)",
+            "require 'mare.http.proxied'.trust {} (handler)"} do
+            said_by_name(served, "false")
         end
-        t.eq(line(), nil)
+        said_by_name(routes, "'clear'")
     end,
 
     what_is_answered_now_is_blamed_on_who_answers = function()

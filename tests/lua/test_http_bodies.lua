@@ -304,6 +304,24 @@ return {
         end
     end,
 
+    on_this_machine_little_of_it_is_kept_by_the_system = function()
+        local large, little = ("x"):rep(1 << 20), 512 << 10
+        local before, after = mare.channel(1), mare.channel(1)
+        local listener <close> = assert(net.listen("127.0.0.1", 0))
+        mare.go(http.serve, listener, function(request)
+            local kept = request.stream:option "send_buffer"
+            if request.path == "/after" then after:send(kept) return "" end
+            before:send(kept)
+            return large
+        end)
+        local url = ("http://127.0.0.1:%d/"):format((select(2, listener:address())))
+        local client <close> = http.client {timeout = patience}
+        t.eq(#select(2, assert(client:get(url))), #large)
+        if before:receive(patience) <= little then t.skip "it keeps little anyhow" end
+        assert(client:get(url .. "after"))
+        t.ok(after:receive(patience) <= little)
+    end,
+
     nor_that_of_a_request = function()
         local large = ("0123456789abcdef"):rep(1 << 20)
         local port = mare.channel(1)

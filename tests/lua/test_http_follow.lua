@@ -285,12 +285,19 @@ return {
         t.eq(seen, {{"GET", "http://nowhere.invalid/x?y", credentials},
             {"CONNECT", "127.0.0.1:" .. secure.port, credentials},
             {"CONNECT", "refused.invalid:443", credentials}})
+        ask(client, {url = "http://nowhere.invalid/", headers = {["Proxy-Authorization"] = "own"}})
+        t.eq(seen[4], {"GET", "http://nowhere.invalid/", "own"})
+        t.raises("test_http_follow.lua:%d+: bad argument #1 to 'request' %(headers must be a table",
+            function()
+                local _ = client:request {url = "http://nowhere.invalid/", headers = "x"}
+            end)
     end,
 
     options_are_checked = function()
         for name, value in pairs {redirects = -1, retries = 1.5, gzip = 1, cookies = {},
-            proxy = "https://h:1"} do
-            t.raises("option '" .. name .. "' must be", http.client, {[name] = value})
+            proxy = "https://h:1", most = -1, idle_time = "x", timeout = -1} do
+            t.raises("test_http_follow.lua:%d+: bad argument #1 to 'client' %(option '" .. name
+                .. "' must be", function() local _ = http.client {[name] = value} end)
         end
         for _, url in ipairs {"h:80", "http://h:80/path", "http://", 5} do
             t.raises("option 'proxy' must be", http.client, {proxy = url})

@@ -55,6 +55,20 @@ local function in_line(client)
 end
 
 return {
+    an_error_while_one_is_made_gives_its_room_back = function()
+        local listener <close> = assert(net.listen("127.0.0.1", 0)) -- which nobody comes to
+        local url = ("https://127.0.0.1:%d/"):format(select(2, listener:address()))
+        for _, options in ipairs {{host_most = 1}, {host_most = 1, http2 = false}, {}} do
+            options.tls = {nonsense = 1}
+            local client <close> = new_client(options)
+            for _ = 1, 3 do
+                local fine, why = pcall(client.get, client, url)
+                t.eq(fine, false)
+                t.ok(why:find "unknown option .nonsense.", why)
+            end
+        end
+    end,
+
     no_more_than_so_many_to_a_host = function()
         local s <close> = server()
         local client <close> = new_client {host_most = 3}
@@ -97,6 +111,49 @@ return {
         for _, routine in ipairs(routines) do t.eq(select(2, routine:join(patience)), 200) end
         t.eq(order, {1, 2, 3, 4, 5})
         t.eq(counted(client), 1)
+    end,
+
+    -- RFC 9112 section 6.3: what a server says unasked is not for who waits, though it comes only
+    -- when the connection has been given to him.
+    what_nobody_has_asked_for_is_not_for_who_waits = function()
+        local said, asked, port = mare.channel(1), mare.channel(1), mare.channel(1)
+        local server_process = mare.spawn({thread = true}, function(seconds)
+            local listener = assert(require "mare.net".listen("127.0.0.1", 0))
+            port:send((select(2, listener:address())))
+            local function read_head(stream)
+                repeat local line = stream:read "l" until line == "" or not line
+            end
+            local function answer(text)
+                return ("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"):format(#text, text)
+            end
+            local first = assert(listener:accept(seconds)):timeout(seconds)
+            read_head(first)
+            asked:receive(seconds)
+            first:write(answer "one")
+            asked:receive(seconds)
+            first:write(answer "false")
+            said:send(true)
+            local second = assert(listener:accept(seconds)):timeout(seconds)
+            read_head(second)
+            second:write(answer "two")
+        end, patience)
+        local url = "http://127.0.0.1:" .. port:receive(patience)
+        local client <close> = new_client {host_most = 1}
+        local held = mare.go(function()
+            local response = assert(client:request(url))
+            local text = response:text() -- with which it is given to who waits
+            asked:trysend(true)
+            repeat until said:tryreceive() -- and nobody else here has a turn
+            return text
+        end)
+        t.reaches(function() return next(client.pool.hosts) ~= nil end)
+        local waiting = mare.go(function() return select(2, client:get(url)) end)
+        t.reaches(function() return in_line(client) == 1 end)
+        asked:send(true)
+        t.eq({select(2, held:join(patience)), (select(2, waiting:join(patience)))}, {"one", "two"})
+        collectgarbage()
+        t.eq(counted(client), 1) -- the place of the first is that of the second
+        t.eq(server_process:join(patience), true)
     end,
 
     who_waits_too_long_is_told = function()

@@ -44,11 +44,13 @@ local function serve(handler, secure, options)
     return listener, ("http%s://127.0.0.1:%d/"):format(secure and "s" or "", port), port
 end
 
--- A connection that has asked for something, takes little at a time, and has read the head.
-local function ask(port)
+-- A connection that has asked for something, takes little at a time, and has read the head. Unless
+-- it is `kept`, it ends with the answer.
+local function ask(port, kept)
     local stream = assert(net.connect("127.0.0.1", port, t.patience))
     stream:option("receive_buffer", 65536)
-    assert(stream:write "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert(stream:write(("GET / HTTP/1.1\r\nhost: x\r\n%s\r\n"):format(
+        kept and "" or "connection: close\r\n")))
     repeat local line = assert(stream:read("l", t.patience)) until line == ""
     return stream
 end
@@ -82,6 +84,74 @@ return {
             t.ok(got == text, size)
             t.eq(count.sent, size)
         end
+    end,
+
+    -- Of a plain request on a connection that is kept, nothing of that is done in Lua, if all goes
+    -- at once.
+    on_a_kept_connection_too = function()
+        local path, stream
+        local before = t.descriptors "/body"
+        local _ <close>, url = serve(function(request)
+            stream = stream or request.stream
+            return request.stream == stream and {file = path} or nil -- always the same one
+        end)
+        local client <close> = http.client {timeout = t.patience, limits = {body = 1 << 30}}
+        for _, size in ipairs {0, 1, 5000, 131073, 1 << 20, (1 << 20) + 1, (3 << 20) + 7} do
+            local text = bytes(size)
+            local f <close> = stored(text)
+            if size > 0 then needs_memory(f.path) end
+            path = f.path
+            local count <close> = counted()
+            for _ = 1, 2 do
+                local status, got, headers = client:get(url)
+                t.eq({status, headers["content-length"]}, {200, tostring(size)})
+                t.ok(got == text, size)
+            end
+            if size <= 5000 then t.eq(count.sent, 0) end
+            t.reaches(function() return t.descriptors "/body" == before end)
+        end
+    end,
+
+    what_stands_behind_a_file_is_answered = function()
+        local text = bytes(MUCH)
+        local f <close> = stored(text)
+        local before = t.descriptors "/body"
+        local _ <close>, _, port = serve(function(request)
+            return request.path == "/" and {file = f.path} or request.path
+        end)
+        local stream <close> = ask(port, "kept")
+        assert(stream:write "GET /two HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        t.ok(stream:read(MUCH, t.patience) == text)
+        t.ok(stream:read("a", t.patience):find "^HTTP/1.1 200 .*\r\n\r\n/two$")
+        t.reaches(function() return t.descriptors "/body" == before end)
+    end,
+
+    who_keeps_a_connection_and_goes_leaves_nothing = function()
+        local f <close> = stored(bytes(MUCH))
+        local before = t.descriptors "/body"
+        local _ <close>, url, port = serve(function(request)
+            return request.path == "/" and {file = f.path} or "small"
+        end)
+        local stream = ask(port, "kept")
+        t.eq(#stream:read(1000, t.patience), 1000)
+        stream:close()
+        t.eq(select(2, http.get(url .. "small", t.patience)), "small")
+        t.reaches(function() return t.descriptors "/body" == before end)
+    end,
+
+    what_cannot_be_sent_leaves_nothing = function()
+        local f <close> = stored(bytes(1000))
+        local before, answers = t.descriptors "/body", {
+            {file = f.path, headers = {["a b"] = "1"}}, {file = f.path .. "/none"},
+            {file = f.folder}, {file = f.path .. "\0"}, {file = f.path, body = "x"},
+            {file = f.path, length = 2000}}
+        local _ <close>, url = serve(function(request)
+            return answers[tonumber(request.path:sub(2))]
+        end)
+        local client <close> = http.client {timeout = t.patience}
+        for i = 1, #answers - 1 do t.eq((client:get(url .. i)), 500, i) end
+        t.eq({(client:get(url .. #answers))}, {}) -- it is cut short
+        t.reaches(function() return t.descriptors "/body" == before end)
     end,
 
     an_open_file_is_sent_from_where_it_is = function()
@@ -155,6 +225,16 @@ return {
         local got = stream:read("a", t.patience)
         t.ok(#got < MUCH, #got)
         t.eq({said:receive(t.patience)}, {200, "the body is too short"})
+    end,
+
+    so_is_one_whose_connection_is_kept = function()
+        local f <close> = stored(bytes(MUCH))
+        local _ <close>, _, port = serve(function() return {file = f.path} end)
+        local stream <close> = ask(port, "kept")
+        local opened <close> = assert(file.open(f.path, "r+"))
+        assert(opened:truncate(1000))
+        local got = stream:read("a", t.patience) -- for the connection ends
+        t.ok(#got < MUCH, #got)
     end,
 
     a_file_that_grows_has_the_length_that_was_said = function()

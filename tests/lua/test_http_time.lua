@@ -178,6 +178,11 @@ return {
         for expected, misuse in pairs {
             ["#1 to 'get' %(string expected, got number"] = function() http.get(5) end,
             ["#1 to 'get' %(string expected, got no value"] = function() client:get() end,
+            ["#2 to 'get' %(seconds or a deadline expected, got table; options go with the URL"] =
+                function() http.get("http://127.0.0.1/", {timeout = 1}) end,
+            ["#2 to 'get' %(seconds or a deadline expected, got string"] = function()
+                client:get("http://127.0.0.1/", "1")
+            end,
             ["#1 to 'request' %(option 'url' must be a string"] = function()
                 http.request {url = 5}
             end,

@@ -3,7 +3,7 @@
 -- and what hostile submitters try.
 local mare, node, jobs = require "mare", require "mare.node", require "mare.jobs"
 local file, keys = require "mare.file", require "mare.keys"
-local t, peers = require "t", require "peers"
+local certificate, t, peers = require "mare._certificate", require "t", require "peers"
 
 -- A program that serves, with these options (as source); what it logs goes to a file.
 local SERVER = [[
@@ -89,6 +89,24 @@ local uses = {
             t.eq(run("return {}").code, "invalid")
             t.eq(run("return 256").code, "invalid")
             t.eq(run("return os == nil and io == nil and 5").status, 5)
+        end)
+    end,
+
+    last_words_have_a_bound = function()
+        with_server("", function(_, log)
+            local cut = "x" .. ("\u{e9}"):rep(2047) .. " ... (cut: it had 2000001 bytes)"
+            for _, text in ipairs {"error(long, 0)",
+                "error(setmetatable({}, {__tostring = function() return long end}))"} do
+                local ended = run("local long = 'x' .. ('\u{e9}'):rep(1000000) " .. text)
+                t.eq({ended.code, ended.message, ended.status}, {"failed", cut, 1})
+                t.eq(jobs.show("ebb", ended.name).message, cut)
+            end
+            t.eq(jobs.list("ebb")[2].message, cut)
+            logged(log, "cut: it had 2000001 bytes")
+            t.ok(#log() < 20000, #log())
+            t.eq(run("error(('x'):rep(4096), 0)").message, ("x"):rep(4096))
+            t.eq(run("error('\\xff' .. ('\\x80'):rep(5000), 0)").message,
+                "\xff" .. ("\x80"):rep(4092) .. " ... (cut: it had 5001 bytes)")
         end)
     end,
 
@@ -470,6 +488,32 @@ local rights = {
             t.ok(jobs.submit("ebb", "", {signature = signature, detach = true}))
             t.ok(keys.revoke(there, "ana")) -- the server need not be told
             fails("denied", "revoked", jobs.submit("ebb", "", {signature = signature}))
+        end)
+    end,
+
+    a_signature_of_a_stranger_or_of_long_ago_is_refused = function()
+        with_keys([[signed = {ana = {}}]], function(there, server)
+            local other, text = there .. "/other", "print 'high tide'"
+            t.ok(keys.authority(other, "tides")) -- of the same name, and so is its ana
+            t.ok(keys.issue(other, "ana", {code = true}))
+            fails("denied", "unable to get local issuer", jobs.submit("ebb", text,
+                {signature = t.ok(keys.sign(other, "ana", text))}))
+            t.ok(keys.issue(there, "old", {code = true, days = -1}))
+            local old = t.ok(keys.load(there, "old"))
+            local digits = certificate.sign(old.key, text):gsub(".", function(byte)
+                return ("%02x"):format(byte:byte())
+            end)
+            fails("denied", "certificate has expired", jobs.submit("ebb", text,
+                {signature = ("ed25519 %s\n%s"):format(digits, old.certificate)}))
+            -- It is the text that is signed for, whoever submits it; see docs/guide/security.md.
+            local flow <close> = peers.start({name = "flow", keys = there}, ([[
+                assert(node.connect("ebb@%s"))
+                local job = assert(require "mare.jobs".submit("ebb", %q, {signature = %q}))
+                local ended = job:wait()
+                print(ended.code, ended.signer, ended.from)
+                mare.sleep(1000)
+            ]]):format(server.address, text, t.ok(keys.sign(there, "ana", text))))
+            t.eq(flow.line(), "done\tana\tflow")
         end)
     end,
 

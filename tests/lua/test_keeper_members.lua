@@ -30,6 +30,21 @@ return {
         t.eq(news.by_name, {flow = {address = "5.6.7.8:9", incarnation = 3}})
     end,
 
+    who_listens_anywhere_can_be_dialled_where_it_was_met = function()
+        for _, case in ipairs {
+            {"1.2.3.4:5", "9.9.9.9", false, "1.2.3.4:5"}, {"/run/ebb", "x", false, "/run/ebb"},
+            {"0.0.0.0:5", "9.9.9.9", false, "9.9.9.9:5"},
+            {"[::]:5", "fe80::1", false, "[fe80::1]:5"},
+            {"0.0.0.0:5", "ebb.example.org:6", true, "ebb.example.org:5"},
+            {"[::]:5", "[::1]:6", true, "[::1]:5"}, {"[::]:5", "a local program", false, ""},
+            {"0.0.0.0:5", "/run/ebb", true, ""}, {"", "9.9.9.9", false, ""},
+        } do t.eq(news.where(case[1], case[2], case[3]), case[4]) end
+        news.begin {name = "home", address = "0.0.0.0:5", incarnation = 7}
+        t.eq(news.news(), ITEM:pack("home", "", 7))
+        news.hear(ITEM:pack("late", "0.0.0.0:5", 3), "x")
+        t.eq(news.by_name.late, {incarnation = 3})
+    end,
+
     who_comes_hears_of_all_and_all_hear_of_it = function()
         local _, told = peer("ebb", true)
         local member, all = peer("flow", true)

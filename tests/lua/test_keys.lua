@@ -142,6 +142,42 @@ function cases.what_has_expired_is_refused(folder)
     t.ok(got.out:find "NOT GOOD: certificate has expired", got.out)
 end
 
+-- openssl makes it with our authority, for a year that has not come.
+function cases.what_is_not_valid_yet_is_refused(folder)
+    group(folder, "ebb", "early")
+    assert(file.write(folder .. "/conf", [[
+        [ca]
+        default_ca = ours
+        [ours]
+        database = ./db
+        new_certs_dir = .
+        rand_serial = yes
+        default_md = default
+        policy = any
+        x509_extensions = node
+        [any]
+        commonName = supplied
+        [node]
+        basicConstraints = critical, CA:FALSE
+        keyUsage = critical, digitalSignature
+        extendedKeyUsage = serverAuth, clientAuth
+        subjectAltName = DNS:early
+    ]]))
+    assert(file.write(folder .. "/db", ""))
+    local said, code = openssl(folder, "req -new -key early.key -subj /CN=early -out early.csr")
+    t.eq(code, 0, said)
+    said, code = openssl(folder, "ca -config conf -batch -notext -in early.csr -out early.pem "
+        .. "-keyfile authority.key -cert authority.pem -startdate 20990101000000Z "
+        .. "-enddate 20990201000000Z")
+    t.eq(code, 0, said)
+    local got = both(folder, "early", "ebb")
+    t.eq({got[3], got[4]},
+        {"denied", "the certificate of 'CN = early' is refused: certificate is not yet valid"})
+    got = both(folder, "ebb", "early")
+    t.eq({got[1], got[2]},
+        {"denied", "the certificate of 'CN = early' is refused: certificate is not yet valid"})
+end
+
 function cases.what_is_revoked_is_refused(folder)
     group(folder, "ebb", "flow")
     local before = assert(keys.load(folder, "flow"))

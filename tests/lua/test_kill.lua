@@ -264,6 +264,28 @@ return {
         end), {"after"})
     end,
 
+    -- But not each of any number: after three that do not end, they are cut off as they begin,
+    -- however they are nested.
+    all_close_handlers_together_have_a_limited_time = function()
+        t.needs_preemption()
+        local counts = mare.channel(1)
+        killed("blocked", function(log)
+            local rounds = {}
+            _G.kept = setmetatable({}, {__gc = function() counts:trysend(rounds) end})
+            local function nest(depth)
+                local _endless <close> = setmetatable({}, {__close = function()
+                    local mine = #rounds + 1
+                    while true do rounds[mine] = (rounds[mine] or 0) + 1 end
+                end})
+                if depth > 0 then coroutine.wrap(nest)(depth - 1) end
+                log:send "here"
+                mare.channel():receive()
+            end
+            nest(90)
+        end)
+        t.ok(#counts:receive(t.patience) <= 3)
+    end,
+
     while_its_results_are_packed = function()
         t.needs_preemption()
         t.eq(killed("running", function(log)

@@ -17,6 +17,27 @@ local function dies(code, ...)
 end
 
 return {
+    -- They ask the platform, which here is the machine: as those of the stock interpreter do.
+    the_clocks_of_os = function()
+        local stamp = io.popen "date +%s"
+        local before = stamp:read "n"
+        stamp:close()
+        local time, date, clock = fresh [[
+            return os.time(), os.date "!%Y %m %d %H %M %S", os.clock()
+        ]]
+        t.eq(math.type(time), "integer")
+        t.ok(time >= before and time <= os.time() and os.time() - before < 2 * t.patience)
+        local first, last = os.date("!%Y %m %d %H %M %S", before), os.date "!%Y %m %d %H %M %S"
+        t.ok(first <= date and date <= last)
+        t.ok(math.type(clock) == "float" and clock >= 0)
+        local used = fresh "local c = os.clock() for _ = 1, 1e6 do end return os.clock() - c"
+        t.ok(used > 0)
+        t.eq(fresh "return os.date('!%c', 0), os.time {year = 2001, month = 2, day = 29}",
+            os.date("!%c", 0), os.time {year = 2001, month = 3, day = 1})
+        t.ok(dies "os.date('%9')":find "bad argument #1 to 'date'")
+        t.ok(dies "os.time {hour = 1}":find "field 'year' missing")
+    end,
+
     varargs = function()
         t.eq(table.pack(fresh("return select('#', ...), ...", nil, 1)), {2, nil, 1, n = 3})
         t.eq({fresh("local a = {...}; return #a, select(-1, ...)", 1, 2, 3)}, {3, 3})

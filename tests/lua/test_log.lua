@@ -51,13 +51,14 @@ TIME error -[?]: an object
     a_line_of_json = function()
         local text = lines({format = "json"}, function()
             log.warn('say "hi"\n', {bytes = "\xff\0\u{e9}", nan = 0 / 0,
-                list = {1, 2.5, {a = false}}, level = "mine", f = print})
+                list = {1, 2.5, {a = false}}, mixed = {7, a = 8}, level = "mine", f = print})
         end)
         local value = t.ok(require "cjson".decode(text))
         t.eq({value.level, value.message, value.process == mare.self():id()},
             {"warn", 'say "hi"\n', true})
         t.eq(value.bytes, "\u{FFFD}\0\u{e9}")
         t.eq(#value.list, 3)
+        t.ok(text:find('"mixed":{"1":7,"a":8}', 1, true), text)
         t.ok(value.f:find "^function" or value.f:find "builtin", value.f)
         t.ok(value.nan:find "nan", value.nan)
     end,
@@ -108,7 +109,10 @@ TIME error -[?]: an object
         forget_lost()
         with({to = function(record)
             if record.message == "fails" then error "on purpose" end
-            records:send(record.message, record.what)
+            -- The loss is told of before "two" if it is known by then.
+            if record.message ~= "records were lost" then
+                records:send(record.message, record.what)
+            end
         end}, function()
             local lost = log.stats().lost
             log.info("one", {what = {1}})
@@ -122,6 +126,42 @@ TIME error -[?]: an object
         end)
     end,
 
+    -- It is said once, until it goes well again; and a flush waits for what the function does.
+    a_function_that_fails_is_told = function()
+        if not shell.mare then t.skip "needs the command line" end
+        local result = shell.lua([[
+            local mare, log = require "mare", require "mare.log"
+            local begun, go = mare.channel(), mare.channel()
+            log.setup {to = function(record)
+                if record.message == "waits" then
+                    begun:send()
+                    go:receive()
+                elseif record.message == "asks" then
+                    assert(log.flush(60)) -- not for itself
+                elseif record.message ~= "records were lost" then
+                    error {code = 5}
+                end
+            end}
+            log.info "one"
+            log.info "two"
+            log.flush(60)
+            print(log.stats().lost, log.stats().error)
+            log.info "asks"
+            log.flush(60)
+            log.info "waits"
+            begun:receive()
+            print(log.flush(0.01))
+            go:send()
+            print(log.flush(60))
+            log.info "three"
+            log.flush(60)
+        ]])
+        local line = "mare: the function that gets the log fails: {code = 5} "
+            .. "(what is logged meanwhile is lost, and counted)\n"
+        t.eq(result.out, "2\t{code = 5}\nnil\tthe deadline passed\ttimeout\ntrue\n")
+        t.eq(result.err, line .. line)
+    end,
+
     a_full_disk = function()
         local before
         with({to = "/dev/full"}, function()
@@ -130,13 +170,36 @@ TIME error -[?]: an object
             t.ok(log.flush(t.patience))
             local stats = log.stats()
             t.eq({stats.lost - before.lost, stats.error}, {1, "No space left on device"})
+            for _ = 1, 9 do -- each comes with a record that tells of the losses, and is lost too
+                log.info "x"
+                t.ok(log.flush(t.patience))
+            end
+            t.eq(log.stats().lost - before.lost, 10)
         end)
         local text = lines({mentions = true}, function()
             t.ok(log.flush(t.patience))
             log.info "there is room again"
         end)
-        t.ok(text:find('^TIME warn mare.log%[%d+%]: records were lost count=%d+ '
+        t.ok(text:find('^TIME warn mare.log%[%d+%]: records were lost count=10 '
             .. 'error="No space left on device"\nTIME info .*: there is room again\n$'), text)
+    end,
+
+    a_full_disk_is_told_on_standard_error_once = function()
+        if not shell.mare then t.skip "needs the command line" end
+        local result = shell.lua([[
+            local log = require "mare.log"
+            log.setup {to = "/dev/full"}
+            for i = 1, 3 do
+                log.info "lost"
+                log.flush(60)
+            end
+            log.setup {to = arg[1]}
+            log.info "kept"
+            log.flush(60)
+            print(log.stats().lost)
+        ]], "/dev/null")
+        t.eq({result.out, result.err}, {"3\n", "mare: the log /dev/full cannot be written: No "
+            .. "space left on device (what is logged meanwhile is lost, and counted)\n"})
     end,
 
     files_are_put_aside = t.in_folder(function(folder)
@@ -193,6 +256,58 @@ TIME error -[?]: an object
         t.eq(file.read(result), "lost some")
         os.remove(result)
     end,
+
+    -- What the runtime has to say goes where the program wants its log.
+    the_runtime_says_it_there_too = t.in_folder(function(folder)
+        if not shell.mare then t.skip "needs the command line" end
+        local path = folder .. "/log"
+        local code <close> = shell.file(([[
+            local mare, net, http = require "mare", require "mare.net", require "mare.http"
+            require "mare.log".setup {to = %q, format = "json"}
+            mare.go(function() error "a routine\xff" end)
+            mare.spawn({name = "clerk"}, function() error "a process" end)
+            local listener = assert(net.listen("127.0.0.1", 0))
+            mare.go(http.serve, listener, function() error "a handler" end)
+            http.get("http://127.0.0.1:" .. select(2, listener:address()))
+            listener:close()
+            mare.spawn({name = "stuck"}, function() mare.channel(0, "nobody"):receive() end)
+        ]]):format(path))
+        local got = shell.run(shell.mare .. " " .. code.name)
+        t.eq({got.code, got.out, got.err}, {1, "", ""})
+        local found = {}
+        for line in io.lines(path) do
+            local record = assert(require "mare.json".decode(line))
+            t.ok(record.level == "error" and record.time, line)
+            local what = record.message:match "routine\u{FFFD}" or record.message:match "a process"
+                or record.message:match "a handler" or record.message:match "stuck.*nobody"
+            t.ok(what, line)
+            t.eq(record.module, what == "a handler" and "mare.http" or "mare")
+            t.eq(record.traceback ~= nil, not what:find "stuck", line)
+            found[#found + 1] = what:match "^%S+ ?%S*"
+        end
+        t.eq(#found, 4, table.concat(found, ", "))
+    end),
+
+    who_comes_back_from_c_is_in_the_log = t.in_folder(function(folder)
+        if not shell.mare then t.skip "needs the command line" end
+        t.needs_preemption()
+        local path = folder .. "/log"
+        local code <close> = shell.file(([[
+            require "mare.log".setup {to = %q}
+            require("mare").spawn({name = "reader"}, function()
+                local pipe <close> = io.popen "sleep 1"
+                pipe:read "a"
+                local x = 0
+                for i = 1, 1e6 do x = x + i end
+            end):join()
+        ]]):format(path))
+        local got = shell.run("MARE_STUCK=0.3 " .. shell.mare .. " " .. code.name)
+        t.eq(got.code, 0)
+        -- While it lasts, a signal handler tells it, which can only write to standard error.
+        t.ok(got.err:find "^mare: process %d+ %(reader%) has held a worker [^\n]*\n$", got.err)
+        local text = file.read(path)
+        t.ok(text:find " warn mare: process %d+ %(reader%) is back from C after ", text)
+    end),
 
     the_end_of_the_program_writes_what_is_left = function()
         if not shell.mare then t.skip "needs the command line" end

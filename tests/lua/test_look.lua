@@ -24,6 +24,18 @@ local function waits_as(p, waits, line, text)
     return row
 end
 
+-- The same for one that waits for other things first.
+local function comes_to(p, waits, line, text)
+    local row
+    t.reaches(function()
+        row = row_of(p)
+        return row.waits == waits and row.waits_text:find(text)
+    end, "process " .. p:id() .. " waits " .. text)
+    t.eq(row.at:match ":(%d+)[^:]*$", tostring(line))
+    p:kill()
+    return row
+end
+
 local function line()
     return debug.getinfo(2, "l").currentline
 end
@@ -52,17 +64,190 @@ return {
         end), "join", line() - 1, "^for the end of process %d+ %(look%-awaited%)$")
         waits_as(mare.spawn(function()
             mare.select {mare.channel(), mare.channel(), mare.channel()}
-        end), "select", line() - 1, "^in a select of 3 cases$")
-        waits_as(awaited, "time", line() - 7, "time")
+        end), "select", line() - 1,
+            "^in a select of 3 cases, the first: to receive from channel %d+, made at [^ ]+$")
+        local row = waits_as(mare.spawn(function()
+            mare.select {awaited, mare.channel()}
+        end), "select", line() - 1, "^in a select of 2 cases, the first: for the end of process "
+            .. "%d+ %(look%-awaited%)$")
+        t.eq({row.process, row.channel}, {awaited:id(), nil})
+        waits_as(mare.spawn(function()
+            mare.select {mare.timer(1e6), mare.channel()}
+        end), "select", line() - 1, "^in a select of 2 cases, the first: for a timer$")
+        waits_as(awaited, "time", line() - 16, "time")
     end,
 
-    a_socket_is_an_event = function()
-        local net = require "mare.net"
-        local p = mare.spawn(function()
-            local l <close> = net.listen("127.0.0.1", 0)
-            l:accept()
+    a_lock_is_named_by_its_module_at_the_program_s_line = function()
+        local monitor = require "mare.monitor"
+        local lock, held, go = monitor.create(), mare.channel(1), mare.channel()
+        local holder = mare.spawn(function()
+            monitor.doWhenFree(lock, function() held:send(true) go:receive() end)()
         end)
-        waits_as(p, "event", line() - 2, "socket")
+        t.ok(held:receive(t.patience))
+        local waiter = mare.spawn({name = "waiter"}, load([[
+            require "mare.monitor".doWhenFree(..., function() end)()
+        ]], "=queue"), lock)
+        t.reaches(function()
+            for _, p in ipairs(mare.processes()) do
+                if p.name == "waiter" and p.status == "blocked" then
+                    return p.at == "queue:1 (in mare.monitor)"
+                end
+            end
+        end)
+        go:send(true)
+        t.eq({holder:join(t.patience), waiter:join(t.patience)}, {true, true})
+    end,
+
+    a_socket_tells_its_address = function()
+        local net = require "mare.net"
+        local l <close> = net.listen("127.0.0.1", 0)
+        local _, port = l:address()
+        local here = "127%.0%.0%.1:" .. port .. "$"
+        comes_to(mare.spawn(function()
+            net.connect("127.0.0.1", port):read()
+        end), "event", line() - 1, "^to read from the stream " .. here)
+        local s = t.ok(l:accept(t.patience))
+        s:close()
+        comes_to(mare.spawn(function()
+            net.listen("127.0.0.1", 0):accept()
+        end), "event", line() - 1, "^to accept at 127%.0%.0%.1:%d+$")
+        comes_to(mare.spawn(function()
+            net.udp("127.0.0.1", 0):receive()
+        end), "event", line() - 1, "^to read from the datagram socket at 127%.0%.0%.1:%d+$")
+        comes_to(mare.spawn(function()
+            mare.select {net.listen("127.0.0.1", 0), mare.channel()}
+        end), "select", line() - 1,
+            "^in a select of 2 cases, the first: to accept at 127%.0%.0%.1:%d+$")
+    end,
+
+    a_local_socket_tells_its_path = t.in_folder(function(folder)
+        local net = require "mare.net"
+        local path = folder .. "/s"
+        local l <close> = net.listen(path)
+        comes_to(mare.spawn(function()
+            net.connect(path):read()
+        end), "event", line() - 1, "^to read from the stream /.*/s$")
+        comes_to(mare.spawn(function()
+            net.listen(path .. "2"):accept()
+        end), "event", line() - 1, "^to accept at /.*/s2$")
+        t.ok(l:accept(t.patience)):close()
+        local client <close> = net.connect(path)
+        local answers = mare.spawn(function(s) s:read() end, t.ok(l:accept(t.patience)))
+        t.ok(client)
+        comes_to(answers, "event", line() - 2, "^to read from the stream at /.*/s$")
+    end),
+
+    -- A stream whose descriptor is closed and used again, by others, while somebody looks.
+    sockets_come_and_go_while_somebody_looks = function()
+        local net = require "mare.net"
+        local l <close> = net.listen("127.0.0.1", 0)
+        local _, port = l:address()
+        local server = mare.spawn(function(listener)
+            while true do
+                local s = listener:accept()
+                mare.go(function() s:read() s:close() end)
+            end
+        end, l)
+        local client = mare.spawn(function()
+            for _ = 1, 100 do
+                local s <close> = net.connect("127.0.0.1", port)
+                local reader = mare.go(function() s:read() end)
+                mare.yield()
+                s:close()
+                reader:join()
+            end
+        end)
+        while client:alive() do
+            for _, row in ipairs(mare.processes()) do
+                t.ok(row.id ~= client:id() or not row.waits_text or #row.waits_text > 0)
+            end
+            mare.yield()
+        end
+        server:kill()
+        t.ok(client:join(t.patience))
+    end,
+
+    other_events_tell_what_they_are = t.in_folder(function(folder)
+        local child, file = require "mare.child", require "mare.file"
+        comes_to(mare.spawn(function() mare.timer(1e6):wait() end), "event", line(),
+            "^for a timer$")
+        comes_to(mare.spawn(function() file.watch(folder):next() end), "event", line(),
+            "^for a change of " .. folder:gsub("%W", "%%%0") .. "$")
+        local pid = mare.channel(1)
+        comes_to(mare.spawn(function()
+            local cat = child.spawn {"cat", stdin = "pipe"}
+            pid:send(cat:pid())
+            cat:wait()
+        end), "event", line() - 1,
+            "^for the end of the program with pid " .. t.ok(pid:receive(t.patience)) .. "$")
+    end),
+
+    a_call_tells_whom_and_which_function = function()
+        local rpc, sc = require "mare.rpc", require "mare.sc"
+        local bank = mare.spawn({name = "look-bank"}, function()
+            rpc.export("transfer", function() mare.sleep(1e6) end)
+            rpc.export("get", function() end)
+            sc.add_constraint("get", function() return false end)
+            rpc.serve()
+        end)
+        local text = "^for the answer of process " .. bank:id() .. " %(look%-bank%) to '"
+        local row = comes_to(mare.spawn(function()
+            local _ = rpc.sync(bank, "transfer")()
+        end), "call", line() - 1, text .. "transfer'$")
+        t.eq({row.process, row.channel}, {bank:id(), nil})
+        comes_to(mare.spawn(function() -- its guard says no
+            local _ = rpc.sync("look-bank", "get", 1e6)()
+        end), "call", line() - 1, text .. "get'$")
+        bank:kill()
+    end,
+
+    -- The request itself cannot be sent yet.
+    a_call_tells_that_the_process_does_not_serve_or_has_no_room = function()
+        local rpc = require "mare.rpc"
+        local idle = mare.spawn({name = "look-idle"}, function() mare.sleep(1e6) end)
+        local row = comes_to(mare.spawn(function()
+            rpc.patience = 1e6
+            local _ = rpc.sync(idle, "pay")()
+        end), "serve", line() - 1,
+            "^for process " .. idle:id() .. " %(look%-idle%) to serve its function 'pay'$")
+        t.eq({row.process, row.channel}, {idle:id(), nil})
+        idle:kill()
+        local computes = mare.spawn({name = "look-busy"}, function()
+            rpc.serve()
+            mare.sleep(0)
+            while true do local _ = {} end
+        end)
+        row = comes_to(mare.spawn(function()
+            for _ = 1, 1e6 do rpc.async(computes, "pay")("twice") end
+        end), "room", line() - 1,
+            "^for room in the inbox of process " .. computes:id()
+                .. " %(look%-busy%) for a call of 'pay'$")
+        t.eq({row.process, row.channel}, {computes:id(), nil})
+        computes:kill()
+    end,
+
+    -- Lua forgets the line of a tail call, if what is called is a function in Lua.
+    a_tail_call_is_called_that = function()
+        local rpc, ch = require "mare.rpc", mare.channel()
+        local bank = mare.spawn(function()
+            rpc.export("pay", function() mare.sleep(1e6) end)
+            rpc.serve()
+        end)
+        waits_as(mare.spawn(function() return ch:receive() end), "receive", line(), "channel")
+        local p, row = mare.spawn(function() return rpc.sync(bank, "pay")() end), nil
+        t.reaches(function()
+            row = row_of(p)
+            return row.waits == "call"
+        end)
+        t.eq(row.at, "a tail call (in mare.rpc)")
+        t.ok(row.waits_text:find "to 'pay'$", row.waits_text)
+        p:kill()
+        p = mare.spawn(function() -- here the line that called the caller is there
+            local function pay() return rpc.sync(bank, "pay")() end
+            local _ = pay()
+        end)
+        comes_to(p, "call", line() - 2, "to 'pay'$")
+        bank:kill()
     end,
 
     -- A path as long as Lua's messages have room for ends with the name of its file.

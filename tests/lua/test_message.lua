@@ -103,6 +103,23 @@ return {
         t.eq(echo(mixed), mixed)
     end,
 
+    arrays_and_fields_deep_in_each_other = function()
+        local channels, deep = {}, {}
+        for i = 1, 200 do
+            channels[i] = mare.channel()
+            local half = {deep[1], channels[i], name = i}
+            deep = {i, deep, channels[i], {i}, level = i, [i + 0.5] = half}
+        end
+        local got = echo(deep)
+        for i = 200, 1, -1 do
+            local half = got[i + 0.5]
+            t.eq({got[1], got[3] == channels[i], got[4], got.level}, {i, true, {i}, i})
+            t.eq({half[1], half[2] == channels[i], half.name}, {i > 1 and i - 1 or nil, true, i})
+            got = got[2]
+        end
+        t.eq(got, {})
+    end,
+
     tables_as_keys = function()
         local key = {"key"}
         local got, same = echo({[key] = "value", [{}] = {}}, key)

@@ -255,6 +255,28 @@ return {
 
     -- Conditions.
 
+    of_processes_that_have_ended_nothing_is_kept = function()
+        local mnt = monitor.create()
+        local function memory_after(count)
+            for _ = 1, count do
+                t.ok(mare.spawn(function()
+                    local m = require "mare.monitor"
+                    m.take(mnt)
+                    m.release(mnt)
+                end):join(t.patience))
+            end
+            monitor.take(mnt, t.patience) -- after all that they have said
+            monitor.release(mnt)
+            t.settle()
+            collectgarbage()
+            collectgarbage()
+            return collectgarbage "count" * 1024
+        end
+        local before = memory_after(300)
+        local grown = memory_after(300) - before
+        t.ok(grown < 300 * 24, grown) -- a name in a table takes more than that
+    end,
+
     a_buffer_between_processes = function()
         local mnt = monitor.create()
         local p = mare.spawn(function()

@@ -69,6 +69,44 @@ return {
         t.fails("closed", server:read(1))
     end,
 
+    a_loop_over_lines_ends_with_the_connection = function()
+        local client, server = pair()
+        local said = {}
+        local reader = mare.go(function()
+            for line in server:lines() do said[#said + 1] = line end
+            return "the end"
+        end)
+        client:write "one\ntw"
+        t.reaches(function() return #said == 1 end) -- and it waits for the rest
+        client:write "o\r\nthree"
+        client:close()
+        t.eq({reader:join(t.patience)}, {true, "the end"})
+        t.eq(said, {"one", "two", "three"})
+        client, server = pair()
+        client:write "a\r\nb"
+        client:close()
+        t.eq({server:lines "L"(server), server:lines "L"(server)}, {"a\r\n", "b"})
+        t.eq({server:lines()(server)}, {})
+        server:close()
+        t.eq({server:lines()(server)}, {})
+        t.raises("invalid option 'a'", server.lines, server, "a")
+        t.raises("stream expected", server.lines, io.stdout)
+    end,
+
+    a_loop_over_lines_fails_as_a_read_does = function()
+        local client, server = pair()
+        local loop = server:lines()
+        server:limit(10):timeout(0.01)
+        t.raises("^[^:]*:%d+: the deadline passed$", function() for _ in loop, server do end end)
+        server:timeout(t.patience)
+        client:write(("x"):rep(20))
+        t.raises("the line is longer than 10 bytes", loop, server)
+        server:limit(100)
+        local reader = mare.go(function() for _ in loop, server do end end)
+        t.reaches(function() return not reader:cancel() end)
+        t.eq((select(3, reader:join(t.patience))), "died")
+    end,
+
     lines_end_in_lf_or_crlf = function()
         local client, server = pair()
         client:write "one\ntwo\r\n\n\r\nfour\r\nfive\nsix\rseven"

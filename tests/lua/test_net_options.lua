@@ -194,6 +194,6 @@ return {
             t.fails("exists", net.udp(folder .. "/one"))
             t.raises("number expected", one.send, net.udp(HERE), "x", HERE)
             t.raises("path is too long", one.send, one, "x", "/" .. ("x"):rep(200))
-        end)
+        end)()
     end,
 }

@@ -246,6 +246,51 @@ return {
         told:close()
     end,
 
+    -- The lock is kept by one node, held by a process of the second, and taken again by the third,
+    -- which that process has called.
+    a_chain_of_calls_over_nodes_is_told_from_a_stranger = function()
+        local home <close> = peers.home()
+        local things, lock = mare.channel(0, "things"), monitor.create()
+        local TEXT = [[
+            local rpc, monitor = require "mare.rpc", require "mare.monitor"
+            local lock = find "things@home":receive()
+            mare.spawn({name = "office"}, function()
+                local r, m = require "mare.rpc", require "mare.monitor"
+                inner = m.doWhenFree(lock, function() return "inside" end)
+                function outer(name) return m.doWhenFree(lock, r.sync(name, "inner"))() end
+                function through(name, fname, ...) return r.sync(name, fname)(...) end
+                r.serve()
+            end)
+            mare.sleep(1000)
+        ]]
+        local _ <close> = peers.join(home, {name = "east", listen = "127.0.0.1:0"}, TEXT)
+        t.ok(things:sendwithin(t.patience, lock))
+        local _ <close> = peers.join(home, {name = "west", listen = "127.0.0.1:0"}, TEXT)
+        t.ok(things:sendwithin(t.patience, lock))
+        local east, west = peers.find "office@east", peers.find "office@west"
+        for from, to in pairs {[east] = "office@west", [west] = "office@east"} do
+            local through = rpc.sync(from, "through", t.patience)
+            t.reaches(function() return through(to, "inner") == "inside" end, "they have met")
+        end
+        for _, way in ipairs {
+            {east, "outer", "office@west"}, {west, "outer", "office@east"},
+            {east, "outer", "office@east"}, {east, "outer", west},
+            {west, "through", "office@east", "outer", "office@west"},
+        } do
+            local value, message, code =
+                rpc.sync(way[1], way[2], t.patience)(table.unpack(way, 3))
+            t.eq({value, code}, {nil, "remote"}, message)
+            t.ok(message:find "held by this very chain of calls", message)
+            t.eq(rpc.sync(west, "inner", t.patience)(), "inside", "it is free again")
+        end
+        -- The chain begins here, where the lock is kept.
+        local outer = monitor.doWhenFree(lock, rpc.sync(east, "through", t.patience))
+        local value, message, code = outer("office@west", "inner")
+        t.eq({value, code}, {nil, "remote"}, message)
+        t.eq(rpc.sync(east, "through", t.patience)("office@west", "inner"), "inside")
+        things:close()
+    end,
+
     a_lock_outlives_the_node_that_held_it = function()
         local home <close> = peers.home()
         local lock, things, told = monitor.create(), mare.channel(0, "things"),
@@ -262,6 +307,119 @@ return {
         t.fails("timeout", monitor.doWhenFree(lock, t.ok, 0.01)())
         peer.signal "KILL"
         t.eq(monitor.doWhenFree(lock, function() return "mine" end, t.patience)(), "mine")
+        things:close()
+        told:close()
+    end,
+
+    who_asks_again_at_once_starves_nobody_on_another_node = function()
+        local home <close> = peers.home()
+        local button <close> = server("button", function()
+            function on() return true end -- luacheck: ignore
+            function off() return true end -- luacheck: ignore
+            require "mare.rpc".serve()
+        end)
+        local lock, things, told = monitor.create(), mare.channel(0, "things"),
+            mare.channel(0, "told")
+        local _ <close> = peers.join(home, {name = "flow", listen = "127.0.0.1:0"}, [[
+            local rpc, monitor = require "mare.rpc", require "mare.monitor"
+            mare.spawn({name = "button"}, function()
+                function on() return true end
+                function off() return true end
+                require "mare.rpc".serve()
+            end)
+            local on, off = rpc.sync("button", "on", 20), rpc.sync("button", "off", 20)
+            local lock = find "things@home":receive()
+            local enter = monitor.doWhenFree(lock, function() return true end, 20)
+            for _ = 1, 10 do assert(enter()) end
+            find "told@home":send "entered"
+            for _ = 1, 5 do assert(on() and off()) end
+            find "told@home":send "lit"
+            mare.sleep(1000)
+        ]])
+        local ready, near, far = mare.channel(1), button.process, peers.find "button@flow"
+        local rules = mare.spawn(function()
+            local synchronizer, lit = require "mare.synchronizer", false
+            for _, it in ipairs {near, far} do
+                assert(synchronizer.add_constraint(it, "on", function() return not lit end))
+                assert(synchronizer.add_trigger(it, "on", function() lit = true end))
+                assert(synchronizer.add_trigger(it, "off", function() lit = false end))
+            end
+            ready:send(true)
+        end)
+        t.ok(ready:receive(t.patience))
+        -- Here both are there first, each time: the lock's own process, and a button beside its
+        -- rules.
+        local over, entries, presses = false, 0, 0
+        local inside = monitor.doWhenFree(lock, function() entries = entries + 1 end)
+        local on, off = rpc.sync("button", "on", t.patience), rpc.sync("button", "off", t.patience)
+        local greedy = {
+            mare.go(function() repeat inside() until over end),
+            mare.go(function() repeat presses = presses + (on() and off() and 1) until over end),
+        }
+        t.ok(things:sendwithin(t.patience, lock))
+        t.eq(told:receive(t.patience), "entered")
+        t.eq(told:receive(t.patience), "lit")
+        over = true
+        for _, routine in ipairs(greedy) do t.ok(routine:join(t.patience)) end
+        t.ok(entries > 0 and presses > 0)
+        rules:kill()
+        things:close()
+        told:close()
+    end,
+
+    sixty_four_clients_of_one_lock_and_one_synchronizer = function()
+        local home <close> = peers.home()
+        local ready, lock = mare.channel(1), monitor.create()
+        local lamp <close> = server("lamp", function()
+            local count, lit = 0, false
+            function read() return count end -- luacheck: ignore
+            function write(n) count = n end -- luacheck: ignore
+            function on() -- luacheck: ignore
+                assert(not lit, "it is lit")
+                lit = true
+                return true
+            end
+            function off() lit = false return true end -- luacheck: ignore
+            require "mare.rpc".serve()
+        end)
+        local rules = mare.spawn(function()
+            local synchronizer, lit = require "mare.synchronizer", false
+            synchronizer.add_constraint("lamp", "on", function() return not lit end)
+            synchronizer.add_trigger("lamp", "on", function() lit = true end)
+            synchronizer.add_trigger("lamp", "off", function() lit = false end)
+            ready:send(true)
+        end)
+        t.ok(ready:receive(t.patience))
+        local things, told = mare.channel(0, "things"), mare.channel(64, "told")
+        local text = [[
+            local lock, told = find "things@home":receive(), find "told@home"
+            for _ = 1, 32 do
+                mare.spawn(function()
+                    local rpc, monitor = require "mare.rpc", require "mare.monitor"
+                    local function call(name) return rpc.sync("lamp@home", name) end
+                    local add = monitor.doWhenFree(lock, function()
+                        call "write"(call "read"() + 1)
+                        return monitor.fence(lock)
+                    end)
+                    local on, off = call "on"(), call "off"()
+                    told:send(add(), on, off)
+                end)
+            end
+            mare.sleep(1000)
+        ]]
+        local _ <close> = peers.join(home, {name = "one"}, text)
+        local _ <close> = peers.join(home, {name = "two"}, text)
+        for _ = 1, 2 do t.ok(things:sendwithin(t.patience, lock)) end
+        local fences = {}
+        for i = 1, 64 do
+            local fence, on, off = told:receive(t.patience)
+            fences[i] = fence
+            t.eq({on, off}, {true, true})
+        end
+        table.sort(fences)
+        for i = 1, 64 do t.eq(fences[i], i) end
+        t.eq(rpc.sync(lamp.process, "read", t.patience)(), 64)
+        rules:kill()
         things:close()
         told:close()
     end,

@@ -4,6 +4,7 @@
 local mare, node, net = require "mare", require "mare.node", require "mare.net"
 local keys, tls, child = require "mare.keys", require "mare.tls", require "mare.child"
 local file, t, peers = require "mare.file", require "t", require "peers"
+local sockets = require "sockets"
 
 local DOUBLE = "\x94\0\1\xa6double\x91\x15"         -- [0, 1, "double", [21]]
 local DOUBLED = "\x94\1\1\xc0\x2a"                  -- [1, 1, nil, 42]
@@ -14,6 +15,11 @@ local function export()
         several = function() return 1, "two", nil, {3} end,
         nothing = function() end,
         fails = function() error("on purpose", 0) end,
+        fails_with = function(what)
+            local odd = {[1] = what, f = function() end}
+            odd[odd.f] = {}
+            error(what == "function" and odd.f or odd)
+        end,
         channel = function() return require "mare".channel() end,
         echo = function(value) return value end,
         tell = function(name, value) require "mare".find(name):send(value) end,
@@ -48,6 +54,20 @@ local function answers(stream, bytes)
 end
 
 return {
+    half_a_request_is_not_waited_for_longer_than_a_call = function()
+        with_guests(function(connect, log)
+            local idle <close> = connect()
+            local half <close> = connect()
+            t.ok(idle:write(DOUBLE))
+            t.eq(idle:read(#DOUBLED, t.patience), DOUBLED)
+            t.ok(half:write(DOUBLE, DOUBLE:sub(1, 5)))
+            t.eq(half:read("a", t.patience), DOUBLED) -- and then the end
+            t.ok(t.ok(log:receive(t.patience)):find "half a message")
+            t.ok(idle:write(DOUBLE)) -- who says nothing in between may stay
+            t.eq(idle:read(#DOUBLED, t.patience), DOUBLED)
+        end, {guests = {seconds = 1}})
+    end,
+
     a_call_is_answered_byte_by_byte = function()
         with_guests(function(connect)
             local stream <close> = connect()
@@ -64,6 +84,9 @@ return {
                 {"fails", "\x90", failure(7, "on purpose")},
                 {"nobody", "\x90", failure(7, "no function 'nobody' is exported")},
                 {"echo", "\x91\xd4\1\1", failure(7, "parameters that cannot be read here")},
+                {"fails_with", "\x91\7",
+                    failure(7, "{7, f = (a function), [(a function)] = {}}")},
+                {"fails_with", "\x91\xa8function", failure(7, "(a function)")},
                 {"channel", "\x90", failure(7,
                     "the result has something in it that MessagePack has no word for")},
             } do
@@ -123,6 +146,66 @@ return {
             t.ok(first ~= second)
             gate:close()
         end, {guests = {calls = 2}})
+    end,
+
+    parameters_that_are_no_values_are_an_error_and_nothing_else = function()
+        local odd = {
+            "\x91\x81\xc0\1",                           -- [{nil: 1}]
+            "\x91\x81\xcb\x7f\xf8\0\0\0\0\0\0\1",       -- [{NaN: 1}]
+            "\x92\xa4some\x91\x82\1\2\xc0\1",           -- ["some", [{1: 2, nil: 1}]]
+            "\x91\x81\xc0\xda\2\0" .. ("x"):rep(0x200), -- of more than a few bytes
+        }
+        with_guests(function(connect, log)
+            local stream <close> = connect()
+            for _, params in ipairs(odd) do
+                t.ok(stream:write(request(7, "echo", params) .. DOUBLE))
+                local error = failure(7, "parameters that cannot be read here")
+                local both = t.ok(stream:read(#error + #DOUBLED, t.patience)) -- in any order
+                t.ok(both == error .. DOUBLED or both == DOUBLED .. error, both)
+                t.ok(stream:write("\x93\2\xa4echo" .. params .. DOUBLE))
+                answers(stream, DOUBLED)
+                local line = t.ok(log:receive(t.patience))
+                t.ok(line:find "^guest 127%.0%.0%.1: parameters that cannot be read here$", line)
+            end
+        end)
+    end,
+
+    whoever_goes_gives_back_place_and_descriptor = function()
+        with_guests(function(connect)
+            local function one_is_served()
+                local stream <close> = connect()
+                t.ok(stream:write(DOUBLE))
+                answers(stream, DOUBLED)
+            end
+            local before = sockets.count()
+            one_is_served()
+            for _, bytes in ipairs {
+                request(1, "echo", "\x91\x81\xc0\1"),
+                "\x94\0\1\xa4echo\x91\xc1", -- no MessagePack
+                DOUBLE .. "\x94\0\1", -- and half of another
+            } do
+                for _ = 1, 4 do
+                    local stream <close> = connect()
+                    t.ok(stream:write(bytes))
+                    local some, _, code = stream:read(1, t.patience)
+                    t.ok(some or code == "closed", code)
+                end
+                t.reaches(function() return sockets.count() <= before end, "descriptors are lost")
+            end
+            one_is_served()
+        end, {guests = {connections = 6}})
+    end,
+
+    whatever_fails_the_connection_ends = function()
+        local listener <close> = t.ok(net.listen("127.0.0.1", 0))
+        local client <close> = t.ok(net.connect("127.0.0.1", select(2, listener:address()),
+            t.patience))
+        local stream = t.ok(listener:accept(t.patience))
+        t.ok(client:write "\xc1")
+        t.raises("no log today", require "mare._guest", {stream = stream, host = "here",
+            exported = {}, memory = 1 << 20, calls = 2, seconds = t.patience,
+            log = function() error("no log today", 0) end})
+        t.fails("closed", client:read(1, t.patience))
     end,
 
     what_takes_too_long_is_ended = function()
@@ -222,6 +305,51 @@ for method in 'fails', 'nobody':
             t.eq(result.err, "")
             t.eq(result.out, "42 [1, 'two', None, [3]] None\nTrue\non purpose\n"
                 .. "no function 'nobody' is exported\n")
+        end)
+    end,
+
+    -- Many calls of one connection, before any of them is answered; and a notification.
+    another_one_in_javascript_calls = function()
+        local root = debug.getinfo(1, "S").source:match "^@(.*)tests/lua/"
+        local modules = root .. "build-unpacked/node_modules"
+        if not file.stat "/usr/bin/node" then t.skip "needs nodejs" end
+        if not file.stat(modules .. "/msgpack-rpc-lite") then
+            t.skip "needs msgpack-rpc-lite, which tools/setup.sh fetches with npm"
+        end
+        local told <close> = mare.channel(1, "told")
+        with_guests(function(_, _, home)
+            local result = t.ok(child.run {"/usr/bin/node", "--no-deprecation", "-e", [==[
+const [host, port] = process.argv[1].split(':')
+const client = require('msgpack-rpc-lite').createClient(Number(port), host)
+const shown = value => console.log(JSON.stringify(value))
+const value = {list: [1, -2, 3.5, true], text: 'maré', big: 2 ** 40, deep: [[[{x: 1}]]]}
+const calls = [...Array(60).keys()].map(n => client.request('double', n))
+Promise.all(calls).then(answers => {
+    shown(answers.every(([answer], n) => answer === 2 * n))
+    return client.request('echo', value)
+}).then(([answer]) => {
+    shown(require('util').isDeepStrictEqual(answer, value))
+    return client.request('several')
+}).then(([answer]) => {
+    shown(answer)
+    return client.notify('tell', 'told', value.text)
+}).then(() => client.request('fails')).catch(problem => {
+    shown(problem)
+    return client.request('nobody')
+}).catch(problem => {
+    shown(problem)
+    client.close()
+})
+            ]==], home.address, timeout = t.patience, env = {NODE_PATH = modules}})
+            t.eq(result.err, "")
+            t.eq(result.out, [==[
+true
+true
+[1,"two",null,[3]]
+"on purpose"
+"no function 'nobody' is exported"
+]==])
+            t.eq(told:receive(t.patience), "maré")
         end)
     end,
 }

@@ -1,44 +1,97 @@
 -- SPDX-License-Identifier: MIT
--- A program that kills itself at the n-th line of what it does with locks, tuples, calls and rules
--- of another node, for every n: wherever it was, those who are left go on. Some n here, all of them
--- by make chaos.
+-- A program that kills itself at the n-th line of what it does with locks, tuples, topics, calls
+-- and rules of another node, or of what it does for another node with those that it keeps itself,
+-- for every n: wherever it was, those who are left go on. Some n here, all of them by make chaos.
 local mare, tuple, rpc = require "mare", require "mare.tuple", require "mare.rpc"
-local monitor, node = require "mare.monitor", require "mare.node"
-local t, peers = require "t", require "peers"
+local monitor, node, pubsub = require "mare.monitor", require "mare.node", require "mare.pubsub"
+local t, peers, countdown = require "t", require "peers", require "countdown"
 
-local STEP = os.getenv "MARE_CHAOS_SECONDS" and 1 or math.random(29, 41)
+local CHAOS = os.getenv "MARE_CHAOS_SECONDS"
+local STEP = CHAOS and 1 or countdown.step(math.random(29, 41))
 
+-- Counts the lines of this routine, and of all that begin from now on: `left` more are to come.
 local HEAD = [[
-    local rpc, monitor, tuple = require "mare.rpc", require "mare.monitor", require "mare.tuple"
-    local synchronizer, signal = require "mare.synchronizer", require "mare.signal"
-    local left, lock, space = find "things@home":receive()
-    local function hook() -- routines inherit it
+    local signal, left = require "mare.signal", math.huge
+    local function hook()
         left = left - 1
         if left == 0 then signal.send(signal.pid(), "KILL") end
     end
+    local function counted(make) -- a routine does not inherit it
+        return function(f, ...)
+            return make(function(...)
+                debug.sethook(hook, "l")
+                return f(...)
+            end, ...)
+        end
+    end
+    mare.go, mare._heir = counted(mare.go), counted(mare._heir)
+    debug.sethook(hook, "l")
+    local rpc, monitor, tuple = require "mare.rpc", require "mare.monitor", require "mare.tuple"
 ]]
 
 local CLIENT = HEAD .. [[
+    local count, lock, space, broker = find "things@home":receive()
     local on, off = rpc.sync("button@home", "on"), rpc.sync("button@home", "off")
     local under_lock = monitor.doWhenFree(lock, function() return monitor.fence(lock) end)
-    debug.sethook(hook, "l")
+    left = count
     assert(under_lock())
     local _, turn = space:in_("token", tuple.integer)
     space:out("token", turn + 1)
     rpc.sync("button@home", "add")()
     assert(on())
     assert(off())
-    debug.sethook()
+    local sub = assert(broker:subscribe "word/#")
+    assert(broker:publish("word/of", options.name))
+    assert(sub:receive() == "word/of")
+    sub:close()
+    left = math.huge
     print "survived"
+]]
+
+-- What it keeps is used by others.
+local SERVER = HEAD .. [[
+    local sc, on = require "mare.sc", false
+    function turn_on() on = true return true end
+    function turn_off() on = false return true end
+    sc.add_constraint("turn_on", function() return not on end)
+    sc.add_constraint("turn_off", function() return on end)
+    rpc.serve()
+    find "served@home":send(mare.self(), monitor.create(), tuple.create(),
+        require "mare.pubsub".create())
+    left = find "go@home":receive()
+    mare.sleep(1000)
+]]
+
+-- One of two synchronizers that make the same rules for each button in turn.
+local KEEPER = [[
+    require "mare".spawn({name = "keeper"}, function()
+        local synchronizer, fired, ended = require "mare.synchronizer", {}, {}
+        function rule(n, button)
+            local lit = false
+            fired[n] = 0
+            local function change(to)
+                return function() lit, fired[n] = to, fired[n] + 1 end
+            end
+            assert(synchronizer.add_constraint(button, "turn_on", function() return not lit end))
+            assert(synchronizer.add_trigger(button, "turn_on", change(true)))
+            assert(synchronizer.add_trigger(button, "turn_off", change(false)))
+            assert(synchronizer.add_exit(button, function() ended[n] = true end))
+            return true
+        end
+        function outcome(n) return ended[n] and fired[n] end
+        require "mare.rpc".serve()
+    end)
 ]]
 
 -- Rules for a button that is called at the same time.
 local RULER = HEAD .. [[
+    local synchronizer = require "mare.synchronizer"
+    local count = find "things@home":receive()
     local button, lit = find "button@home", false
     local known = mare.channel(1)
     find "rulers@home":send(mare.self(), known)
     known:receive()
-    debug.sethook(hook, "l")
+    left = count
     local presses = 0
     assert(synchronizer.add_trigger(button, "off", function()
         lit, presses = false, presses + 1
@@ -80,12 +133,72 @@ local function each(home, text, things, round)
     local died, watch = 0, mare.channel(1000)
     assert(node.monitor(watch))
     for n = 1, math.huge, STEP do
-        local peer <close> = peers.join(home, {name = "peer" .. n}, text)
+        local peer <close> = peers.join(home, {name = "peer" .. n, listen = "127.0.0.1:0"}, text)
         peer.name = "peer" .. n
-        t.ok(things.channel:sendwithin(t.patience, n, things.lock, things.space))
-        if round(peer, watch) then return died end
+        if things then
+            t.ok(things.channel:sendwithin(t.patience, n, things.lock, things.space, things.broker))
+        end
+        if round(peer, watch, n) then return died end
         died = died + 1
     end
+end
+
+-- Publishes, and reads what has come before that: each name at most once, or once if it `lives`.
+local function check_words(broker, sub, seen, name, lives)
+    t.ok(broker:publish("word/home", name))
+    repeat
+        local topic, of = sub:receive(t.patience)
+        t.ok(topic, of)
+        if topic == "word/of" then
+            t.eq(seen[of], nil, of .. " came twice")
+            seen[of] = true
+        end
+    until topic == "word/home" and of == name
+    t.ok(seen[name] or not lives, name)
+end
+
+-- What others do with what a program keeps. Each returns something, or nil, message, code.
+local use = {}
+
+function use.lock(things)
+    return monitor.doWhenFree(things.lock, function() return true end, t.patience)()
+end
+
+use.the_same_lock = use.lock
+
+function use.space(things)
+    local ok, message, code = things.space:out("token", 1)
+    if not ok then return nil, message, code end
+    return things.space:inwithin(t.patience, "token", tuple.integer)
+end
+
+function use.broker(things)
+    local sub, message, code = things.broker:subscribe "word/#"
+    if not sub then return nil, message, code end
+    local ok
+    ok, message, code = things.broker:publish("word/of", 1)
+    if not ok then return nil, message, code end
+    return sub:receive(t.patience)
+end
+
+function use.button(things)
+    local ok, message, code = rpc.sync(things.button, "turn_on", t.patience)()
+    if not ok then return nil, message, code end
+    return rpc.sync(things.button, "turn_off", t.patience)()
+end
+
+-- All at the same time. Returns how many heard that the node is gone; the others got what they
+-- wanted.
+local function use_all(things)
+    local running, gone = {}, 0
+    for name, f in pairs(use) do running[name] = mare.go(f, things) end
+    for name, routine in pairs(running) do
+        local ok, result, message, code = routine:join(t.patience)
+        t.ok(ok, result)
+        t.ok(result or code == "nonode", ("%s: %s: %s"):format(name, code, message))
+        gone = gone + (result and 0 or 1)
+    end
+    return gone
 end
 
 local function tokens(space)
@@ -101,7 +214,10 @@ return {
     a_client_is_killed_at_its_lines = function()
         local home <close> = peers.home()
         local channel <close> = mare.channel(0, "things")
-        local things = {channel = channel, lock = monitor.create(), space = tuple.create()}
+        local broker, seen = pubsub.create(), {}
+        local sub = broker:subscribe "word/#"
+        local things = {channel = channel, lock = monitor.create(), space = tuple.create(),
+            broker = broker}
         local server = mare.spawn({name = "button"}, button)
         local turn, fence, sum, ways = 1, 0, 0, {}
         local out = {[turn] = true} -- tokens that may still be there, or come back: who took one
@@ -127,11 +243,48 @@ return {
             if lit then t.ok(call "off") end
             t.ok(call "on")
             t.ok(call "off")
+            check_words(broker, sub, seen, peer.name, line == "survived")
             return line == "survived"
         end)
         t.ok(died >= 2, died)
         t.ok(ways["dark 0"] and ways["dark 1"], "some died before the call, some after it")
         server:kill()
+        t.ok(home)
+    end,
+
+    one_that_serves_is_killed_at_its_lines = function()
+        local home <close> = peers.home()
+        local served <close> = mare.channel(1, "served")
+        local go <close> = mare.channel(1, "go")
+        local _ <close> = peers.join(home, {name = "east", listen = "127.0.0.1:0"},
+            KEEPER .. " mare.sleep(1000)")
+        local here = load(KEEPER .. "return require 'mare'.find 'keeper'")()
+        local keepers, heard, pressed = {here, peers.find "keeper@east"}, 0, 0
+        local died = each(home, SERVER, nil, function(peer, _, n)
+            local things = {}
+            things.button, things.lock, things.space, things.broker = served:receive(t.patience)
+            for _, keeper in ipairs(keepers) do
+                t.ok(rpc.sync(keeper, "rule", t.patience)(n, things.button))
+            end
+            t.ok(go:send(n))
+            local gone = use_all(things)
+            heard = heard + gone
+            pcall(peer.signal, "KILL") -- if it has survived
+            local fired = {}
+            for i, keeper in ipairs(keepers) do
+                t.reaches(function()
+                    fired[i] = rpc.sync(keeper, "outcome", t.patience)(n)
+                    return fired[i]
+                end, "the keeper has heard of the end")
+            end
+            t.eq(fired[1], fired[2], "all have fired, or none")
+            t.ok(fired[1] <= 2, fired[1])
+            pressed = pressed + fired[1]
+            return gone == 0
+        end)
+        t.ok(died >= 2 and heard >= died and pressed >= 1, died .. " died, " .. heard
+            .. " heard of it, " .. pressed .. " presses")
+        here:kill()
         t.ok(home)
     end,
 

@@ -43,6 +43,25 @@ function cases.values_of_all_kinds(c)
     t.eq(c:query "SELECT 1 AS a, 2 AS a", {{1, 2, a = 2}})
 end
 
+function cases.objects_are_ready_for_json(c, server)
+    local encode = require "mare.json".encode
+    local pool <close> = postgres.pool(server:options {size = 1})
+    for _, one in ipairs {c, pool} do
+        t.eq(encode(assert(one:objects("SELECT $1::int AS id, NULL AS v", 1))), '[{"id":1}]')
+        t.eq(encode(assert(one:objects "SELECT 1 AS id WHERE false")), "[]")
+        t.fails("remote", one:objects "SELECT nonsense")
+        t.eq(encode(assert(one:object("SELECT $1::int AS id, NULL AS v", 1))), '{"id":1}')
+        t.eq(one:object "SELECT 1 AS id WHERE false", nil)
+        for _, name in ipairs {"query", "objects", "row", "object"} do -- at the caller's line
+            t.raises("^[^\n]*test_postgres.lua:%d+: bad argument #1 to '" .. name .. "' %(string",
+                function() return (one[name](one, 5)) end)
+        end
+    end
+    local prepared = assert(c:prepare "SELECT 1 AS id")
+    t.eq(encode(assert(prepared:objects())), '[{"id":1}]')
+    t.eq({prepared:row(), prepared:object()}, {{1, id = 1}, {id = 1}})
+end
+
 function cases.what_exec_says(c)
     t.eq({c:exec [[CREATE TEMP TABLE t (id serial PRIMARY KEY, v text UNIQUE);
         INSERT INTO t (v) VALUES ('a'), ('b'), ('c')]]}, {3})
@@ -90,10 +109,87 @@ function cases.rows_come_one_by_one(c)
 end
 
 function cases.there_are_limits(_, server)
-    local c <close> = assert(postgres.connect(server:options {limit = 10000}))
+    local c <close> = assert(postgres.connect(server:options {limit = 20000}))
     t.eq(#assert(c:query "SELECT repeat('x', 100), generate_series(1, 90)"), 90)
     t.fails("toobig", c:query "SELECT repeat('x', 100), generate_series(1, 2000000000)")
+    t.fails("toobig", c:query "SELECT NULL FROM generate_series(1, 100000)")
+    t.fails("toobig", c:query "SELECT FROM generate_series(1, 100000)")
     t.eq(c:row "SELECT 1 AS v".v, 1)
+    -- What `exec` is not asked for takes no memory.
+    t.eq(c:exec "SELECT generate_series(1, 100000)", 100000)
+    t.eq(c:exec("SELECT generate_series(1, $1::int)", 100000), 100000)
+    t.eq(c:exec "SELECT 1; SELECT generate_series(1, 70000)", 70000)
+end
+
+local function signal(name, pid)
+    local words = {"kill", "-" .. name, tostring(pid), stdout = "null", stderr = "null"}
+    t.eq({assert(require "mare.child".spawn(words)):wait(t.patience)}, {"exit", 0})
+end
+
+-- The request to stop reaches a server that has not read the query yet, and finds nothing to stop.
+function cases.a_request_to_stop_that_comes_too_early(c, server)
+    local other <close> = assert(postgres.connect(server:options {name = "early"}))
+    local pid = other:row "SELECT pg_backend_pid() AS v".v
+    local _ <close> = setmetatable({}, {__close = function() signal("CONT", pid) end})
+    signal("STOP", pid)
+    t.fails("timeout", other:within(0.02):row(SLEEP))
+    t.fails("timeout", other:within(0.2):row "SELECT 1") -- the request has been sent
+    signal("CONT", pid)
+    t.eq(assert(other:within(t.patience):row "SELECT 1 AS v").v, 1)
+    t.eq(busy(c, "early"), 0)
+end
+
+-- A server that stands still holds nobody beyond the deadline, not even by the rollback.
+function cases.a_transaction_on_a_frozen_server(_, server)
+    local c <close> = assert(postgres.connect(server:options()))
+    c:exec "CREATE TEMP TABLE t (v int)"
+    local pid = c:row "SELECT pg_backend_pid() AS v".v
+    local _ <close> = setmetatable({}, {__close = function() signal("CONT", pid) end})
+    t.fails("timeout", c:within(t.patience / 100):transaction(function(tx)
+        assert(tx:exec "INSERT INTO t VALUES (1)")
+        signal("STOP", pid)
+        return tx:row "SELECT 1"
+    end))
+    t.fails("timeout", c:within(0.01):row "SELECT 1")
+    signal("CONT", pid)
+    t.eq(c:row "SELECT count(*) AS n FROM t".n, 0)
+end
+
+-- A part is undone in the time of the whole. If that is over, too, the whole is undone: a commit is
+-- not even sent.
+function cases.a_part_that_ran_out_of_time(c)
+    c:exec "CREATE TEMP TABLE t (v int)"
+    local function whole(deadline, tx)
+        assert(tx:exec "INSERT INTO t VALUES (1)")
+        t.fails("denied", tx:within(deadline):transaction(function(inner)
+            assert(inner:exec "INSERT INTO t VALUES (2)")
+            t.reaches(function() return deadline:left() == 0 end, "the end of its time")
+            return nil, "no", "denied"
+        end))
+    end
+    local deadline = mare.deadline(t.patience / 100)
+    t.fails("timeout", c:within(deadline):transaction(function(tx) whole(deadline, tx) end))
+    t.eq(c:query "SELECT v FROM t", {})
+    t.eq(c:transaction(function(tx) whole(mare.deadline(t.patience / 100), tx) end), true)
+    t.eq(c:query "SELECT v FROM t", {{1, v = 1}})
+end
+
+-- The function overlooks that the connection was lost: the transaction does not.
+function cases.a_commit_without_a_connection(c, server)
+    local other <close> = assert(postgres.connect(server:options()))
+    t.fails("closed", other:transaction(function(tx)
+        local pid = tx:row "SELECT pg_backend_pid() AS v".v
+        assert(c:exec("SELECT pg_terminate_backend($1)", pid))
+        t.reaches(function() return not tx:exec "SELECT 1" end, "the connection is lost")
+    end))
+end
+
+function cases.what_nobody_hears_is_not_kept(c)
+    c:exec "LISTEN tide"
+    c:exec "NOTIFY tide"
+    c:exec "SELECT 1"
+    t.eq(require "mare._postgres".notice(c._shared.handle), nil)
+    t.raises("bad argument #2 to 'listen' %(it contains zero bytes%)", c.listen, c, "a", "b\0c")
 end
 
 function cases.prepared_statements(c)
@@ -131,7 +227,8 @@ function cases.transactions_are_whole_or_not_at_all(c)
             t.fails("refused", tx:exec "SELECT 1")
             return inner:exec "INSERT INTO t VALUES (1)"
         end))
-        t.raises("use what its function is given", c.exec, c, "SELECT 1")
+        t.raises("^[^:]*test_postgres.lua:%d+: a transaction has the connection: use what its ",
+            function() local done = c:exec "SELECT 1" return done end)
         return tx:exec "INSERT INTO t VALUES (3)"
     end), 1)
     t.eq(count(), 2)
@@ -169,14 +266,18 @@ end
 function cases.a_deadline_stops_the_server(c, server)
     local other <close> = assert(postgres.connect(server:options {name = "sleeper"}))
     t.fails("timeout", other:within(0.02):row(SLEEP))
-    t.reaches(function() return busy(c, "sleeper") == 0 end, "the query is stopped")
     t.eq(other:row "SELECT 1 AS v".v, 1)
+    t.eq(busy(c, "sleeper"), 0)
     local r = mare.go(function() return other:row(SLEEP) end)
     t.reaches(function() return busy(c, "sleeper") == 1 end, "the query runs")
     r:cancel()
     t.eq({select(4, r:join(t.patience))}, {"cancelled"})
+    t.reaches(function() return busy(c, "sleeper") == 0 end, "the query is stopped")
+    t.fails("timeout", other:within(0.02):row(SLEEP))
+    t.fails("timeout", other:within(0):row "SELECT 1") -- nobody waits for the server to stop
+    t.eq(assert(other:row "SELECT 1 AS v").v, 1)
     t.fails("timeout", other:within(0.02):transaction(function(tx) return tx:row(SLEEP) end))
-    t.eq(other:row "SELECT 2 AS v".v, 2)
+    t.eq(assert(other:row "SELECT 2 AS v").v, 2)
 end
 
 function cases.a_kill_stops_the_server(c, server)
@@ -276,6 +377,28 @@ function cases.ways_to_connect(_, server)
     t.raises("option 'tls' must be", postgres.connect, {tls = 1})
 end
 
+-- The last one but one, for it restarts the server with TLS.
+local function certificates_are_verified(server)
+    local file, tls = require "mare.file", require "mare.tls"
+    local certificate = server:use_tls "localhost"
+    local path = server.folder .. "/authority.pem"
+    assert(file.write(path, certificate))
+    assert(file.write(server.folder .. "/other.pem", (tls.selfsigned "localhost")))
+    local function connect(host, tls_word, authority)
+        return postgres.connect(server:options {path = host, tls = tls_word,
+            authorities = authority and server.folder .. "/" .. authority})
+    end
+    local c <close> = assert(connect("localhost", true, "authority.pem"))
+    t.eq(c:row "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()".ssl, true)
+    t.fails("io", connect("localhost", true, "other.pem")) -- somebody else's
+    t.fails("io", connect("127.0.0.1", true, "authority.pem")) -- for another name
+    t.fails("io", connect("localhost", true)) -- nobody is trusted
+    local unverified <close> = assert(connect("127.0.0.1", "require"))
+    t.ok(unverified:alive())
+    local plain <close> = assert(connect("localhost", false))
+    t.eq(plain:row "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()".ssl, false)
+end
+
 function cases.a_connection_is_its_process_s(c)
     t.raises("a connection belongs to the process that made it", mare.spawn, print, c)
 end
@@ -303,6 +426,16 @@ function cases.a_pool_has_a_limit(c, server)
     t.eq(pool:transaction(function(tx) return tx:row "SELECT now() = now() AS v".v end), true)
     t.raises("oh", pool.use, pool, function() error "oh" end)
     t.eq(#pool:query "SELECT 1", 1)
+    pool:use(function(one)
+        one:rows "SELECT 1" -- a loop that never began
+    end)
+    pool:use(function(one)
+        local next_row, rows = one:rows "SELECT 1"
+        while next_row(rows) do end -- and one that was not closed
+    end)
+    for _ = 1, 3 do t.eq(#pool:query "SELECT 1", 1) end
+    t.fails("timeout", pool:use(function(one) return one:within(0.01):row(SLEEP) end))
+    t.eq(pool:row "SELECT 4 AS v".v, 4)
     t.raises("option 'size' must be", postgres.pool, {size = 0})
 end
 
@@ -342,6 +475,7 @@ return {
             local ok, why = xpcall(cases[name], debug.traceback, c, server)
             if not ok then error(name .. ": " .. tostring(why), 0) end
         end
+        certificates_are_verified(server)
         goes_and_comes_back(assert(postgres.connect(server:options())), server)
     end), timeout = 120},
 }

@@ -111,6 +111,19 @@ return {
         t.fails("closed", closes:receive(t.patience))
     end,
 
+    what_has_one_owner_is_refused = function()
+        local broker, text = pubsub.create(), mare.buffer "mine"
+        local first, second = broker:subscribe "n", broker:subscribe "n"
+        t.raises("bad argument #2 to 'publish' %(a buffer has one owner", broker.publish, broker,
+            "n", text)
+        t.eq(#text, 4) -- it has not left
+        broker:publish("n", function() return #text end) -- and hidden, it reaches one
+        broker:publish("n", 1)
+        t.eq(select(2, first:receive(t.patience))(), 4)
+        t.eq({first:receive(t.patience)}, {"n", 1})
+        t.eq({second:receive(t.patience)}, {"n", 1})
+    end,
+
     a_subscription_can_be_closed = function()
         local broker = pubsub.create()
         local sub, other = broker:subscribe "a/b", broker:subscribe "a/b"
@@ -180,6 +193,9 @@ return {
         t.raises("a topic has no wildcards", broker.publish, broker, "a/#")
         t.raises("bad argument #1 to 'subscribe' %(string", broker.subscribe, broker)
         t.raises("nothing can follow a '#'", broker.subscribe, broker, "#/a")
+        for _, pattern in ipairs {"tide#", "a/+b", "a+", "++", "+/b#"} do
+            t.raises("a wildcard is a word of its own", broker.subscribe, broker, pattern)
+        end
         t.raises("option 'size'", broker.subscribe, broker, "a", {size = 0})
         t.raises("option 'policy'", broker.subscribe, broker, "a", {policy = "pray"})
         t.raises("unknown option 'siez'", broker.subscribe, broker, "a", {siez = 1})

@@ -102,7 +102,15 @@ return {
         t.eq({none, code}, {nil, "remote"})
         t.ok(why:find "^WRONGTYPE", why)
         t.eq(r:get "n", "42") -- and the connection goes on
-        t.raises("string or number expected, got table", function() r:set("key", {}) end)
+        for _, misuse in ipairs {
+            function() r:set("key", {}) end,
+            function() r:call("set", "key", {}) return true end,
+            function() r:callwithin(9, "set", "key", {}) return true end,
+            function() r:pipeline {{"PING"}, {"set", "key", {}}} return true end,
+        } do
+            t.raises("test_redis.lua:%d+: bad argument #2 to 'SET' %(string or number expected, "
+                .. "got table%)", misuse)
+        end
     end),
 
     large_values = with_server(function(path)
@@ -364,7 +372,127 @@ return {
         t.eq(got, {redis.null, true, false, -1.5, "12345678901234567890", "hey", {1, 2}})
     end,
 
+    what_would_mix_up_answers_is_no_call = function()
+        local path, over = with_answers(function(stream)
+            greet_as_of_old(stream)
+            while command(stream) do stream:write "+fine\r\n" end
+        end)
+        local _ <close> = over
+        local r <close> = connect(path)
+        for _, word in ipairs {"monitor", "psubscribe", "ssubscribe", "sync", "multi", "exec",
+            "watch", "select", "auth", "hello", "reset"} do
+            local expected = word:upper() .. " cannot be a call"
+            t.raises(expected, function() r[word](r, "x") end)
+            t.raises(expected, r.call, r, word, "x")
+            t.raises(expected, r.callwithin, r, 1, word, "x")
+            t.raises(expected, r.pipeline, r, {{"GET", "k"}, {word, "x"}})
+            t.raises(expected, r.transaction, r, function(tx) tx[word](tx, "x") end)
+        end
+        t.raises("test_redis.lua:%d+: SUBSCRIBE cannot be a call %(use r:subscribe%)", function()
+            r:call("subscribe", "news")
+        end)
+        t.raises("CLIENT REPLY cannot be a call", r.call, r, "client", "reply", "off")
+        t.eq({r:client("info"), r:get "k"}, {"fine", "fine"})
+    end,
+
+    a_routine_that_a_transaction_left_behind = function()
+        local asked = mare.channel()
+        local path, over = with_answers(function(stream, n)
+            greet_as_of_old(stream)
+            command(stream)
+            if n > 1 then return stream:write "$3\r\nnew\r\n" end
+            asked:send(true)
+            command(stream)
+            stream:write "$4\r\nlate\r\n" -- to who asked first
+        end)
+        local _ <close> = over
+        local r <close> = connect(path)
+        t.fails("timeout", r:transaction(function(tx, inner)
+            mare.go(function() inner:get "slow" end)
+            t.ok(asked:receive(t.patience))
+            tx:set("k", 1)
+        end, {timeout = 0.05 * t.slow}))
+        t.eq(r:get "k", "new")
+    end,
+
+    a_server_that_only_pushes_has_no_more_time = function()
+        local path, over = with_answers(function(stream)
+            greet_as_of_old(stream)
+            command(stream)
+            local pushes = (">1\r\n+x\r\n"):rep(10000)
+            mare.spawn(function() repeat until not stream:write(pushes) end) -- faster than we read
+        end)
+        local _ <close> = over
+        local r <close> = connect(path)
+        t.fails("timeout", r:callwithin(0.05, "GET", "k"))
+    end,
+
+    few_bytes_do_not_ask_for_much_memory = function()
+        local path, over = with_answers(function(stream, n)
+            greet_as_of_old(stream)
+            command(stream)
+            stream:write(n == 1 and "*2000\r\n" .. ("*0\r\n"):rep(2000)
+                or "*2000\r\n" .. (":1\r\n"):rep(2000))
+        end)
+        local _ <close> = over
+        local r <close> = connect(path, {limit = 100000})
+        t.fails("toobig", r:get "k")
+        t.eq(#r:get "k", 2000)
+    end,
+
+    who_closes_while_it_connects_anew = function()
+        local begun, go_on, over_there = mare.channel(), mare.channel(), mare.channel()
+        local path, over = with_answers(function(stream, n)
+            if n == 1 then return greet_as_of_old(stream) end
+            begun:send(true)
+            go_on:receive()
+            greet_as_of_old(stream)
+            over_there:send(command(stream) == nil)
+        end)
+        local _ <close> = over
+        local r = connect(path)
+        t.fails("closed", r:get "k") -- the server has gone
+        local routine = mare.go(function() return r:get "k" end)
+        begun:receive(t.patience)
+        r:close()
+        go_on:send(true)
+        t.eq({select(4, routine:join(t.patience))}, {"closed"})
+        t.eq(over_there:receive(t.patience), true)
+    end,
+
+    a_subscription_that_is_closed_while_full = function()
+        local path, over = with_answers(function(stream)
+            command(stream)
+            stream:write "%1\r\n+server\r\n+x\r\n"
+            if (command(stream) or {})[1] ~= "SUBSCRIBE" then return end
+            stream:write ">3\r\n+subscribe\r\n+news\r\n:1\r\n"
+            repeat until not stream:write ">3\r\n+message\r\n+news\r\n+rain\r\n"
+        end)
+        local _ <close> = over
+        local r <close> = connect(path)
+        local known = setmetatable({}, {__mode = "k"})
+        do
+            local sub = assert(r:subscribe "news")
+            known[sub] = true
+            local messages = sub._messages
+            t.reaches(function() return #messages == messages:capacity() end, "it is full")
+            sub:close()
+        end
+        t.reaches(function() -- the routine that hears has ended, and so nobody knows it
+            collectgarbage()
+            return next(known) == nil
+        end, "nothing is left")
+    end,
+
     wrong_options_are_refused = function()
+        t.raises("option 'port' must be an integer", function() redis.connect {port = "6379"} end)
+        t.raises("option 'database' must be", function() redis.connect {database = -1} end)
+        t.raises("option 'limit' must be", function() redis.connect {limit = 0} end)
+        t.raises("option 'reconnect' must be", function() redis.connect {reconnect = 1} end)
+        t.raises("option 'tls' must be", function() redis.connect {tls = "yes"} end)
+        t.raises("there is no TLS at a path", function()
+            redis.connect {path = "/tmp/none", tls = true}
+        end)
         t.raises("unknown option 'hots'", function() redis.connect {hots = "x"} end)
         t.raises("option 'timeout' must be", function() redis.connect {timeout = -1} end)
         t.raises("option 'password' must be a string", function() redis.connect {password = 1} end)

@@ -158,6 +158,20 @@ return {
         for i = 1, 200 do t.eq({got[2 * i - 1], got[2 * i]}, {{i}, {-i}}) end
     end,
 
+    a_travel_function_may_take_pairs_away_deep_down = function()
+        local ch, inner = mare.channel(1), {1, 2, gone = true}
+        inner[2] = travels(function()
+            inner.gone = nil
+            return "here"
+        end)
+        local deep, levels = inner, 30
+        for _ = 1, levels do deep = {deep} end
+        ch:send(deep)
+        local got = ch:receive()
+        for _ = 1, levels do got = got[1] end
+        t.eq(got, {1, "here"})
+    end,
+
     buffers_that_travel_returns_leave = function()
         local ch = mare.channel(1)
         for _ = 1, 5 do

@@ -96,7 +96,7 @@ return {
         for text, expected in pairs {
             ["local x = nil\nreturn x.y"] = "reload_c.lua:2: attempt to index a nil value",
             ["return {v = 2, __reload = function(old)\n  error 'no' end}"] = "reload_c.lua:2: no",
-            ["return 5"] = "module 'reload_c' is no table, but a number",
+            ["return 5"] = "module 'reload_c' is not a table but a number",
         } do
             write(text)
             local failures
@@ -109,6 +109,9 @@ return {
         end
         requests:close()
         t.fails("noname", reload "reload_none")
+        t.ok(select(2, reload "reload_none"):find "^module 'reload_none' not found:\n\tno file ")
+        t.raises("^[^:]*test_reload.lua:%d+: module 'reload_none' not found:\n",
+            function() local module = reload.follow "reload_none" return module end)
         t.raises("bad argument #1 to 'reload'", reload)
         t.raises("unknown option 'process'", reload, "reload_c", {process = {}})
     end),

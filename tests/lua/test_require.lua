@@ -195,6 +195,25 @@ return {
             true), err)
     end,
 
+    who_has_handed_on_paths_of_its_own_looks_there = function()
+        local err = there [[
+            package.path = "/nowhere/?.lua"
+            require "mare".spawn(function() end):join()
+            return select(2, pcall(require, "nosuch"))
+        ]]
+        t.ok(err:find("no file '/nowhere/nosuch.lua'", 1, true), err)
+        t.ok(not err:find("the one that started it", 1, true), err)
+    end,
+
+    -- As the stock interpreter says it, where nothing is inherited any more.
+    what_is_not_found_where_a_process_looks_itself = function()
+        t.eq(there [[
+            package.path, package.cpath = "?.lua;?/?", "?.so"
+            return select(2, pcall(require, "XXX"))
+        ]], "module 'XXX' not found:\n\tno field package.preload['XXX']\n\tno file 'XXX.lua'"
+            .. "\n\tno file 'XXX/XXX'\n\tno file 'XXX.so'")
+    end,
+
     what_is_inherited_by_many = function()
         -- Shared by all and freed with the last, whoever ends first.
         t.eq({there [[

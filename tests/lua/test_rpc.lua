@@ -57,7 +57,7 @@ return {
         local value, err, code, traceback = sync(p, "fails")("the pump")
         t.eq({value, code}, {nil, "remote"})
         t.ok(err:find "test_rpc.lua:%d+: the pump")
-        t.ok(traceback:find "in function 'fails'", traceback)
+        t.ok(traceback:find "in function 'fails'$", traceback) -- who called it there is nobody's
         value, err, code = sync(p, "fails")({reason = 7})
         t.eq({value, err, code}, {nil, {reason = 7}, "remote"})
         value, err, code = sync(p, "odd")()
@@ -273,6 +273,97 @@ return {
         p:kill()
     end,
 
+    a_request_that_waits_holds_up_no_other = function()
+        local p = serving(function()
+            local gate = mare.channel()
+            function wait_here() return gate:receive() end
+            function open(x) return gate:send(x) end
+            function quick(x) return x end
+        end)
+        local results = mare.channel(100)
+        for _ = 1, 10 do
+            rpc.async(p, "wait_here", function(x) results:send(x) end)()
+        end
+        for i = 1, 200 do t.eq(sync(p, "quick")(i), i) end
+        t.eq(#results, 0)
+        for i = 1, 10 do t.eq(sync(p, "open")(i), true) end
+        local sum = 0
+        for _ = 1, 10 do sum = sum + results:receive(t.patience) end
+        t.eq(sum, 55)
+        p:kill()
+    end,
+
+    a_callback_that_waits_or_fails_holds_up_no_other = function()
+        local p = serving(function() function same(x) return x end end)
+        local gate, results = mare.channel(), mare.channel(300)
+        local same = rpc.async(p, "same", function(x)
+            if x % 3 == 1 then gate:receive() end
+            if x % 3 == 2 then error({}) end -- of a routine, which is printed
+            results:send(x)
+        end)
+        for i = 1, 30 do same(i) end
+        for i = 3, 30, 3 do t.eq(results:receive(t.patience), i) end
+        t.eq(#results, 0)
+        for _ = 1, 10 do gate:send(true) end
+        for i = 1, 28, 3 do t.eq(results:receive(t.patience), i) end
+        p:kill()
+    end,
+
+    callbacks_are_chains_of_their_own = function()
+        local monitor = require "mare.monitor"
+        local p = serving(function() function same(x) return x end end)
+        local mnt, tried, fences = monitor.create(), 0, {}
+        local take = rpc.async(p, "same", function() -- the second waits for the lock
+            tried = tried + 1
+            fences[#fences + 1] = select(2, pcall(monitor.take, mnt, t.patience))
+        end)
+        take()
+        take()
+        while tried < 2 do mare.sleep(0.001) end
+        t.eq(#fences, 1)
+        monitor.release(mnt)
+        while #fences < 2 do mare.sleep(0.001) end
+        t.ok(math.type(fences[2]) == "integer" and fences[2] > fences[1], fences[2])
+        monitor.release(mnt)
+        p:kill()
+    end,
+
+    who_has_begun_inherits_from_nobody = function()
+        local gate = mare.channel()
+        local r = mare.go(function() return gate:receive() end)
+        t.eq(mare._appoint(r), false)
+        mare.yield()
+        t.eq(mare._appoint(r), false)
+        gate:send "through"
+        t.eq({r:join(t.patience)}, {true, "through"})
+        t.eq(mare._appoint(r), false)
+        local heir = mare._heir(function() return "inherited" end)
+        t.eq(mare._appoint(heir), true)
+        mare.yield()
+        t.eq(mare._appoint(heir), false)
+        t.eq({heir:join(t.patience)}, {true, "inherited"})
+    end,
+
+    a_cancelled_request_is_cancelled_where_it_runs = function()
+        local p = serving(function()
+            local told = mare.channel(1)
+            function wait_here()
+                local _, _, code = mare.channel():receive()
+                told:send(code)
+            end
+            function heard() return told:receive() end
+            function quick() return true end
+        end)
+        local got = mare.channel(1)
+        local call = rpc.async(p, "wait_here", function(_, _, code) got:send(code) end)()
+        t.eq(sync(p, "quick")(), true) -- so that the first has begun
+        t.eq(call:cancel(), true)
+        t.eq(got:receive(t.patience), "cancelled")
+        t.eq(sync(p, "heard")(), "cancelled")
+        t.eq(sync(p, "quick")(), true) -- and nobody else was
+        p:kill()
+    end,
+
     the_handler_can_be_replaced = function()
         local p = serving(function()
             local r = require "mare.rpc"
@@ -290,6 +381,29 @@ return {
         t.eq(sync(p, "open")(3), 3)
         local _, message, code = sync(p, "secret")("you")
         t.eq({message, code}, {"not for you", "refused"})
+        p:kill()
+    end,
+
+    a_handler_that_runs_a_request_twice_has_it_run_once = function()
+        local gate, runs = mare.channel(), mare.channel(10)
+        local p = mare.spawn(function()
+            local r = require "mare.rpc"
+            function f(waits)
+                runs:send(waits)
+                return not waits or gate:receive()
+            end
+            r.handler(function(request)
+                for _ = 1, 2 do mare.go(r.run, request) end
+                if not request.args[1] then r.run(request) end
+            end)
+            r.serve()
+        end)
+        local call = mare.go(sync(p, "f"), true)
+        t.eq(runs:receive(t.patience), true)
+        t.eq(sync(p, "f")(false), true)
+        t.ok(gate:sendwithin(t.patience, "waited for"))
+        t.eq({call:join(t.patience)}, {true, "waited for"})
+        t.eq({runs:receive(t.patience), #runs}, {false, 0})
         p:kill()
     end,
 
@@ -336,6 +450,28 @@ return {
         list[3]:kill()
     end,
 
+    who_waits_for_all_can_be_cancelled = function()
+        local begun = mare.channel(3)
+        local p = mare.spawn(function()
+            function quick() return "quick" end
+            function never()
+                begun:send(true)
+                return select(3, mare.channel():receive())
+            end
+            function call(name) return _G[name]() end
+            require "mare.rpc".serve()
+        end)
+        local all = mare.go(function()
+            return rpc.all({p, p}, "call")("never"), rpc.all({p, p}, "call")("quick")
+        end)
+        for _ = 1, 2 do t.ok(begun:receive(t.patience)) end
+        all:cancel()
+        local _, first, second = all:join(t.patience)
+        for i = 1, 2 do t.fails("cancelled", table.unpack(first[i], 1, first[i].n)) end
+        t.eq(second, {{"quick", n = 1}, {"quick", n = 1}})
+        p:kill()
+    end,
+
     stop_ends_a_server = function()
         local p = serving(function()
             local r = require "mare.rpc"
@@ -354,6 +490,46 @@ return {
         rpc.patience = before
         t.fails("timeout", rpc.sync(p, "f", 0.01)())
         p:kill()
+    end,
+
+    time_in_which_nothing_runs_is_not_waited_for = function()
+        local go, ready = mare.channel(1), mare.channel(1)
+        local p = mare.spawn(function()
+            local r = require "mare.rpc"
+            function late() return "here" end
+            ready:send(true)
+            go:receive()
+            r.serve()
+        end)
+        t.ok(ready:receive(t.patience))
+        rpc.patience = 0.3
+        t.with_workers(1, function()
+            local r = mare.go(sync(p, "late"))
+            mare.yield() -- it has looked, and pauses
+            go:send()
+            os.execute "sleep 0.5" -- which holds up the only worker
+            t.eq({r:join(t.patience)}, {true, "here"})
+        end)
+        p:kill()
+    end,
+
+    misuse_is_told_at_the_caller_s_line = function()
+        for _, mistake in ipairs {
+            function() local _ = rpc.sync(5, "f") end,
+            function() local _ = rpc.sync("p") end,
+            function() local _ = rpc.sync("p", "f", "soon") end,
+            function() local _ = rpc.sync("p", "f", 0 / 0) end,
+            function() local _ = rpc.async("p", "f", print, {}) end,
+            function() local _ = rpc.async("p", "f", 1) end,
+            function() local _ = rpc.each({5}, "f") end,
+            function() local _ = rpc.each({"p"}, 5) end,
+            function() local _ = rpc.all({"p"}, "f", print, "soon") end,
+        } do
+            local at = ("test_rpc.lua:%d: bad argument #"):format(
+                debug.getinfo(mistake, "S").linedefined)
+            local _, why = pcall(mistake)
+            t.ok(why:find(at, 1, true), why)
+        end
     end,
 
     misuse_names_the_argument = function()

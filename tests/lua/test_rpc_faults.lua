@@ -16,6 +16,34 @@ local function noting()
 end
 
 return {
+    answers_come_also_when_memory_is_short = function()
+        local p = mare.spawn(function()
+            function double(x) return 2 * x end
+            require "mare.rpc".serve()
+        end)
+        local heir, go, got, failed = mare._heir, mare.go, mare.channel(8), mare.channel(1)
+        local function none() error("not enough memory", 0) end
+        local _ <close> = setmetatable({}, {__close = function()
+            mare._heir, mare.go = heir, go
+        end})
+        local double = rpc.async(p, "double", function(x) got:send(x) end)
+        mare._heir = none -- the routine that takes answers can have none
+        for x = 1, 3 do double(x) end
+        for x = 1, 3 do t.eq({got:receive(t.patience)}, {2 * x}) end
+        -- Nor can a callback have one: the routine that takes answers ends, and another begins.
+        double(4)
+        mare.go = function()
+            failed:send(true)
+            error("not enough memory", 0)
+        end
+        t.ok(failed:receive(t.patience))
+        mare.yield() -- so that it has ended
+        mare._heir, mare.go = heir, go
+        double(5)
+        t.eq({got:receive(t.patience)}, {10})
+        p:kill()
+    end,
+
     the_callee_dies_in_the_call = function()
         local begun = mare.channel(1)
         local p = mare.spawn(function()
@@ -171,6 +199,30 @@ return {
             t.ok(ran[done:receive()], "answered, but not run")
         end
         t.ok(answered >= 5 * rounds, answered)
+        p:kill()
+    end,
+
+    handlers_that_fail_after_a_wait_refuse_their_own_requests = function()
+        local gates, begun = {one = mare.channel(1), two = mare.channel(1)}, mare.channel(2)
+        local p = mare.spawn(function(gate_of, tells)
+            local r = require "mare.rpc"
+            r.handler(function(request)
+                tells:send(true)
+                gate_of[request.fname]:receive()
+                error "on purpose"
+            end)
+            r.serve()
+        end, gates, begun)
+        local one = mare.go(sync(p, "one"))
+        t.ok(begun:receive(t.patience))
+        local two = mare.go(sync(p, "two"))
+        t.ok(begun:receive(t.patience))
+        for _, name in ipairs {"one", "two"} do
+            gates[name]:send(true)
+            local _, value, message, code = (name == "one" and one or two):join(t.patience)
+            t.fails("refused", value, message, code)
+            t.ok(message:find "^the handler failed: .*on purpose$", message)
+        end
         p:kill()
     end,
 

@@ -150,6 +150,7 @@ local loops = {
     "table.insert(setmetatable({}, {__len = function() return 1 << 60 end}), 1, 1)",
     "table.remove(setmetatable({}, {__len = function() return 1 << 60 end}), 1)",
     "table.sort(setmetatable({}, {__len = function() return 1 << 30 end}))",
+    "table.move({1}, 1, 1e15, 1e15)", "table.move({}, '1', '1000000000000000', '2')",
     "table.move({}, 1, 1 << 60, 2)", "table.move({}, -1 << 62, -1, 1)",
     [[local from, to = setmetatable({}, {__index = type}), setmetatable({}, {__newindex = rawlen})
       table.move(from, 1, 1 << 60, 2, to)]],
@@ -290,6 +291,24 @@ local uses = {
         end
     end,
 
+    what_is_no_pattern_is_known_without_a_match = function()
+        t.seed()
+        local check = require "mare._pattern".check
+        for _, p in ipairs {"", "%bxy", "%f[%w]", "[]]", "[^]]", "[%]]", "()%1", "(a(b))%2%1", "%%",
+            "^a-$", "a$b", "]", "*"} do
+            check(p)
+            string.find("ab", p)
+        end
+        for _, p in ipairs {"[", "a[]", "[^]", "[%]", "%", "a%", "%b", "%bx", "%f", "%fa", "%f[a",
+            "(", "(()", ")", "a)", "%1", "(a%1)", "(a)%2", ("()"):rep(33)} do
+            t.eq((pcall(check, p)), false, p)
+        end
+        for _ = 1, 1000 // t.slow do
+            local s, p = drawn(8, LETTERS), drawn(4, ITEMS, REPEATS)
+            if not pcall(string.find, s, p) then t.eq((pcall(check, p)), false, p) end
+        end
+    end,
+
     results_come_back = function()
         t.eq({run("return 1, 'two', nil, {3, {four = true}}")}, {true, 1, "two", nil,
             {3, {four = true}}})
@@ -308,7 +327,7 @@ local uses = {
     errors_say_where = function()
         t.eq({run("\nerror 'oh'", {name = "x.lua"})}, {nil, "x.lua:2: oh", "failed"})
         t.eq({run("error {}")}, {nil, "table: 1", "failed"})
-        t.eq({run("error()")}, {nil, "nil", "failed"})
+        t.eq({run("error()")}, {nil, "the program failed with nil", "failed"})
         t.eq({run("error(setmetatable({}, {__tostring = function() return 'told' end}))")},
             {nil, "told", "failed"})
         t.eq({run("error(setmetatable({}, {__tostring = error}))")},

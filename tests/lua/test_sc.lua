@@ -179,6 +179,32 @@ return {
         end
     end,
 
+    who_cannot_go_on_for_want_of_memory_holds_up_no_other = function()
+        for _, serial in ipairs {false, true} do
+            local again = mare.channel()
+            local p = mare.spawn(function()
+                local sc, go, open = require "mare.sc", mare.go, false
+                function enter() return "in" end
+                function blocked() return sc.blocked() end
+                function fall() -- and there is no memory for routines until `again`
+                    open, mare.go = true, function() error("not enough memory", 0) end
+                end
+                mare.go(function() while true do again:receive() mare.go = go end end):detach()
+                sc.add_constraint("enter", function() return open end)
+                sc.serial(serial)
+                require "mare.rpc".serve()
+            end)
+            local list = t.in_routines(3, function() t.fails("refused", sync(p, "enter")()) end)
+            t.reaches(function() return sync(p, "blocked")() == 3 end)
+            t.eq(select("#", sync(p, "fall")()), 0)
+            for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
+            if serial then t.fails("refused", sync(p, "enter")()) end -- nor for one to serve them
+            for _ = 1, 2 do t.ok(again:sendwithin(t.patience, true)) end
+            t.eq(sync(p, "enter")(), "in")
+            p:kill()
+        end
+    end,
+
     one_at_a_time_if_it_is_wanted = function()
         for _, serial in ipairs {false, true} do
             local p = mare.spawn(function()

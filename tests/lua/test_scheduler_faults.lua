@@ -431,7 +431,7 @@ return {
     end,
 
     -- In a C function that does not come back nobody can be ended; nor waited for, once it was.
-    a_thread_that_was_removed_does_not_keep_the_program = function()
+    a_removed_wait_source_or_a_killed_thread_does_not_keep_the_program = function()
         local program = [[
             local mare, fifo = require "mare", arg[1]
             local begun = mare.channel(1)

@@ -350,7 +350,8 @@ return {
                 note(self, "enter")
                 self:grant(1)
                 note(self, "granted")
-                t.raises("not waiting", self.grant, self, 2)
+                t.raises("grant: this member is not waiting %(it may have given up",
+                    function() self:grant(2) end)
             end,
             exit = function(self)
                 note(self, "exit")

@@ -332,7 +332,7 @@ return {
     a_global_that_is_not_there_is_explained = function()
         for _, body in ipairs {"helper()", "return config.port", "count = count + 1"} do
             local _, err = mare.spawn(body):join(t.patience)
-            t.ok(err:find "%(global '%w+'%); a process has globals of its own", err)
+            t.ok(err:find "%(global '%w+'%); unless it is misspelt: globals are not copied", err)
         end
         local _, err = mare.spawn("local x; x()"):join(t.patience)
         t.ok(err:find "%(local 'x'%)$", err)
@@ -352,6 +352,9 @@ return {
             message) -- the caller's line
         t.ok(message:find "relative to the working folder", message)
         t.raises("syntax error near 'x'", mare.spawn, "worker.lua\nx")
+        t.raises("near '/' %(a string is Lua code; the name of a file ends with .lua%)$",
+            mare.spawn, "workers/worker")
+        t.raises("near 'worker'$", mare.spawn, "a worker")
         local _, err = mare.spawn("a = {} return a.lua"):join(t.patience)
         t.eq(err, nil)
     end,

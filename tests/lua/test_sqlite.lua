@@ -38,6 +38,28 @@ return {
         t.eq(table.pack(db:row "SELECT 1 WHERE 0"), {n = 1})
     end,
 
+    objects_are_ready_for_json = function()
+        local json = require "mare.json"
+        local db <close> = assert(sqlite.open ":memory:")
+        db:exec "CREATE TABLE t (id INTEGER, v TEXT)"
+        t.eq(json.encode(assert(db:objects "SELECT * FROM t")), "[]")
+        db:exec("INSERT INTO t VALUES (1, 'a'), (2, NULL)")
+        t.eq(json.encode(assert(db:objects("SELECT * FROM t WHERE id < ?", 9)), {sorted = true}),
+            '[{"id":1,"v":"a"},{"id":2}]')
+        t.fails("error", db:objects "SELECT nonsense")
+        t.eq(json.encode(assert(db:object("SELECT id, v FROM t WHERE id > ?", 1))), '{"id":2}')
+        t.eq(db:object "SELECT * FROM t WHERE id > 9", nil)
+        t.fails("error", db:object "SELECT nonsense")
+        for _, name in ipairs {"query", "objects", "row", "object"} do -- at the caller's line
+            t.raises("^[^\n]*test_sqlite.lua:%d+: bad argument #1 to '" .. name .. "' %(string",
+                function() return (db[name](db, 5)) end)
+            t.raises("^[^\n]*test_sqlite.lua:%d+: bad argument #2 to '" .. name .. "' %(a database",
+                function() return (db[name](db, "SELECT ?", print)) end)
+        end
+        t.raises("bad argument #1 to 'mare.json.encode' %(value%[1%]: a key that is the string "
+            .. "'.-', in a list%)", json.encode, db:query "SELECT * FROM t")
+    end,
+
     what_exec_says = function()
         local db <close> = memory()
         t.eq({db:exec [[CREATE TABLE t (id INTEGER PRIMARY KEY, v); -- a comment; of its own
@@ -180,6 +202,12 @@ return {
             end))
             t.eq({tx:transaction(function(inner) return inner:exec(insert) end)}, {1, 4})
             t.raises("use what its function is given", db.exec, db, insert)
+            for _, name in ipairs {"exec", "query", "row", "rows", "objects", "transaction"} do
+                t.raises("^[^:]*test_sqlite.lua:%d+: a transaction has the database", function()
+                    local result = db[name](db, name == "transaction" and print or "SELECT 1")
+                    return result
+                end)
+            end
         end)
         t.eq(count(db), 4)
         t.fails("closed", kept:exec(insert))

@@ -84,6 +84,37 @@ return {
         s:stop()
     end,
 
+    children_keep_their_order_when_others_come_and_go = function()
+        local gate, children = mare.channel(), {}
+        local function child(id, restart)
+            return {id = id, restart = restart, args = {gate}, start = function(g) g:receive() end}
+        end
+        for i = 1, 40 do children[i] = child(i) end
+        local s = t.ok(start {strategy = "rest_for_one", children = children, intensity = 10})
+        local function ids()
+            local list = {}
+            for i, one in ipairs(t.ok(s:children())) do list[i] = one.id end
+            return table.concat(list, " ")
+        end
+        for i = 1, 39 do
+            if i % 3 > 0 then t.ok(s:remove(i)) end
+        end
+        t.eq(ids(), "3 6 9 12 15 18 21 24 27 30 33 36 39 40")
+        t.fails("exists", s:add(child(39)))
+        t.ok(s:add(child(1)))
+        t.ok(s:add(child("passing", "temporary")))
+        t.ok(s:add(child("last")))
+        t.eq(ids(), "3 6 9 12 15 18 21 24 27 30 33 36 39 40 1 passing last")
+        local before = {}
+        for _, id in ipairs {36, 39, 1, "last"} do before[id] = t.ok(s:find(id)) end
+        before[39]:kill() -- those behind it are started again, but for the temporary one
+        t.reaches(function() return (s:find "last" or before.last) ~= before.last end)
+        t.eq(ids(), "3 6 9 12 15 18 21 24 27 30 33 36 39 40 1 last")
+        t.eq({s:find(36) == before[36], s:find(39) == before[39], s:find(1) == before[1]},
+            {true, false, false})
+        s:stop()
+    end,
+
     transient_children_come_back_only_after_a_failure = function()
         local s, events, orders = three("one_for_one", {restart = "transient"})
         orders.a:send "fail"
@@ -261,13 +292,14 @@ return {
     end,
 
     a_child_that_cannot_be_ended_is_left_behind = function()
-        local begun, told, path = mare.channel(1), mare.channel(4), os.tmpname()
+        local told, path = mare.channel(4), os.tmpname()
         local s = start {patience = 0.001, report = function(event) told:send(event.what) end,
             children = {{id = 1, spawn = {thread = true}, start = function()
-                begun:send(true)
-                os.execute(("while [ -e %s ]; do sleep 0.01; done"):format(path))
+                os.execute(("echo >%s.begun; while [ -e %s ]; do sleep 0.01; done")
+                    :format(path, path))
             end}}}
-        begun:receive(t.patience)
+        -- Before the shell runs, the child is in Lua, and can be killed.
+        while not os.remove(path .. ".begun") do mare.sleep(0.01) end
         local stopped = s:stop(t.patience)
         os.remove(path) -- now it ends
         t.ok(stopped)
@@ -325,6 +357,20 @@ return {
         end):join(t.patience)
         t.eq({ok, n, found}, {true, 3, true})
         t.eq(s:stop(), true)
+    end,
+
+    what_cannot_travel_is_the_callers_mistake = function()
+        local log, s = io.stdout, t.ok(supervisor.start {})
+        local child = {id = "a", start = function() log:write "x" end}
+        t.raises("^[^:]*test_supervisor.lua:%d+: bad argument #1 to 'start' %(field 'children', "
+            .. "index 1, field 'start', upvalue 'log': a file cannot travel%)$",
+            function() local it = supervisor.start {children = {child}} return it end)
+        t.raises("^[^:]*test_supervisor.lua:%d+: bad argument #1 to 'add' %(field 'start', upvalue "
+            .. "'log': a file cannot travel%)$", function() local it = s:add(child) return it end)
+        t.ok(s:stop(t.patience))
+        for _, children in ipairs {{a = {start = print}}, {{start = print}, n = 1}} do
+            t.raises("option 'children' must be a list", supervisor.start, {children = children})
+        end
     end,
 
     mistakes_are_the_callers = function()

@@ -111,6 +111,146 @@ return {
         finish(buttons, keepers)
     end,
 
+    -- Its process lives no longer than for what has arrived.
+    what_is_asked_about_when_a_process_stops_is_answered = function()
+        for _, waits in ipairs {false, true} do
+            local gate, asked, ready = mare.channel(), mare.channel(2), mare.channel()
+            local p = mare.spawn(function()
+                function f() if waits then gate:receive() end return "f" end
+                function halt() return require "mare.rpc".stop() end
+                require "mare.rpc".serve()
+            end)
+            local keeper = mare.spawn(function()
+                require "mare.synchronizer".add_constraint(p, "f", function()
+                    asked:send(true)
+                    if not waits then gate:receive() end
+                    return true
+                end)
+                ready:send()
+            end)
+            ready:receive(t.patience)
+            local list = {mare.go(sync(p, "f")), mare.go(sync(p, "f"))}
+            t.ok(asked:receive(t.patience))
+            t.ok(not waits or asked:receive(t.patience))
+            t.settle()
+            t.eq(sync(p, "halt")(), true)
+            t.settle(50)
+            for _ = 1, 2 do t.ok(gate:sendwithin(t.patience, true)) end
+            for _, r in ipairs(list) do t.eq({r:join(t.patience)}, {true, "f"}) end
+            t.eq({p:join(t.patience)}, {true})
+            keeper:kill()
+        end
+    end,
+
+    -- The first request is over twice: when it is refused, and when its guard returns.
+    the_same_when_a_synchronizer_ended_while_a_guard_waited = function()
+        local gates, told, ready = {mare.channel(), mare.channel()}, mare.channel(2),
+            mare.channel(2)
+        local p = mare.spawn(function()
+            local count = 0
+            function f() return "f" end
+            function g() return "g" end
+            function halt() return require "mare.rpc".stop() end
+            require "mare.sc".add_constraint("f", function()
+                count = count + 1
+                if count == 2 then -- the synchronizer has said yes
+                    told:send "f"
+                    gates[1]:receive()
+                end
+                return true
+            end)
+            require "mare.rpc".serve()
+        end)
+        local function keeper(fname)
+            require "mare.synchronizer".add_constraint(p, fname, function()
+                if fname == "g" then
+                    told:send "g"
+                    gates[2]:receive()
+                end
+                return true
+            end)
+            ready:send(true)
+        end
+        local first, second = mare.spawn(keeper, "f"), mare.spawn(keeper, "g")
+        for _ = 1, 2 do t.ok(ready:receive(t.patience)) end
+        local refused = mare.go(sync(p, "f"))
+        t.eq(told:receive(t.patience), "f")
+        first:kill()
+        t.fails("refused", select(2, refused:join(t.patience)))
+        t.ok(gates[1]:sendwithin(t.patience, true))
+        for _ = 1, 2 do t.fails("denied", sync(p, "nothing")()) end -- the guard has returned
+        local asked = mare.go(sync(p, "g"))
+        t.eq(told:receive(t.patience), "g")
+        t.eq(sync(p, "halt")(), true)
+        t.settle(50)
+        t.ok(gates[2]:sendwithin(t.patience, true))
+        t.eq({asked:join(t.patience)}, {true, "g"})
+        t.eq({p:join(t.patience)}, {true})
+        finish {second}
+    end,
+
+    a_function_under_rules_that_waits_holds_up_no_other = function()
+        local gates, begun, ready = {mare.channel(), mare.channel()}, mare.channel(2),
+            mare.channel()
+        local p = mare.spawn(function()
+            function f(i)
+                begun:send(i)
+                gates[i]:receive()
+                return i
+            end
+            function free() return "free" end
+            require "mare.rpc".serve()
+        end)
+        local keeper = mare.spawn(function()
+            for _, fname in ipairs {"f", "free"} do
+                require "mare.synchronizer".add_constraint(p, fname, function() return true end)
+            end
+            ready:send()
+        end)
+        ready:receive(t.patience)
+        local list = {}
+        for i = 1, 2 do
+            list[i] = mare.go(sync(p, "f"), i)
+            t.eq(begun:receive(t.patience), i)
+            t.eq(sync(p, "free")(), "free")
+        end
+        for i = 2, 1, -1 do
+            t.ok(gates[i]:sendwithin(t.patience, true))
+            t.eq({list[i]:join(t.patience)}, {true, i})
+        end
+        finish {p, keeper}
+    end,
+
+    who_cannot_go_on_for_want_of_memory_frees_the_locks = function()
+        local ready = mare.channel()
+        local function server()
+            local go = mare.go
+            function f() return "f" end
+            function short(yes)
+                mare.go = yes and function() error("not enough memory", 0) end or go
+                return true
+            end
+            require "mare.rpc".serve()
+        end
+        local list = {mare.spawn(server), mare.spawn(server)}
+        local keeper = mare.spawn(function()
+            for _, it in ipairs(list) do
+                require "mare.synchronizer".add_constraint(it, "f", function() return true end)
+                require "mare.synchronizer".add_trigger(it, "f", function() end)
+            end
+            ready:send()
+        end)
+        ready:receive(t.patience)
+        t.eq(sync(list[1], "short")(true), true)
+        local value, message, code = sync(list[1], "f")()
+        t.fails("refused", value, message, code)
+        t.ok(message:find "not enough memory", message)
+        t.eq(sync(list[2], "f")(), "f")
+        t.eq(sync(list[1], "short")(false), true)
+        t.eq(sync(list[1], "f")(), "f")
+        finish(list, {keeper})
+    end,
+
     synchronizers_that_overlap = function()
         local log = mare.channel(10000)
         local buttons, keepers = group(4, log, 3)

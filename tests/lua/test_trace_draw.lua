@@ -51,6 +51,40 @@ return {
         t.eq(count(page, "virtual time"), 0)
     end),
 
+    -- The messages of a channel that has a name are a kind of their own, as long as there are not
+    -- too many. Names of which a letter is no UTF-8, or means something, make no bad drawing.
+    channels_with_names_are_told_apart = t.in_folder(function(folder)
+        local function run(...)
+            local lines = {line(1, 0, "start", 1), line(2, 0, "start", 2)}
+            for i, name in ipairs {...} do
+                local rest = (',"channel":%d'):format(i)
+                local named = (',"channel_name":"%s"'):format(name)
+                lines[#lines + 1] = line(2 * i + 1, i / 1000, "send", 1, rest
+                    .. (name == "" and "" or named))
+                -- Of a channel of another node only the receiver knows the name.
+                lines[#lines] = i % 2 == 0 and lines[#lines]:gsub(named, "", 1) or lines[#lines]
+                lines[#lines + 1] = line(2 * i + 2, i / 1000, "receive", 2,
+                    ('%s,"cause":%d%s'):format(rest, 2 * i + 1, name == "" and "" or named))
+            end
+            return table.concat(lines)
+        end
+        local got, svg = draw(folder, run("jobs", "", "a<b", "jobs", ("\u{e9}"):rep(20), "\xe9"))
+        t.eq({got.code, got.err}, {0, ""})
+        t.eq({count(svg, 'class="m f1'), count(svg, 'class="m f3'), count(svg, 'class="m f4')},
+            {1, 2, 1})
+        for _, name in ipairs {"jobs", "a_b", ("\u{e9}"):rep(7), "_"} do
+            t.ok(svg:find(("<title>%s channel="):format(name), 1, true), name)
+        end
+        t.ok(utf8.len(svg))
+        local many = {}
+        for i = 1, 50 do many[i] = "c" .. i end
+        got, svg = draw(folder, run(table.unpack(many)))
+        t.eq({got.code, count(svg, 'class="m f42'), count(svg, 'class="m f1 ')}, {0, 1, 10})
+        local page
+        got, page = draw(folder, run("jobs"), "", "html")
+        t.eq({got.code, count(page, "</i>jobs</button>")}, {0, 1})
+    end),
+
     a_part_is_drawn = t.in_folder(function(folder)
         local _, svg = draw(folder, RUN, "--from 0.0045 --to 0.0075")
         t.eq(counts(svg), {spawn = 0, message = 1, ["end"] = 0, ended = 0, waits = 0})
@@ -66,6 +100,57 @@ return {
         local _, svg = draw(folder, RUN)
         local _, turned = draw(folder, table.concat(lines))
         t.eq(turned, svg)
+    end),
+
+    -- Process 1 of ebb sends to process 1 of flow, which answers. The clock of flow is 5 s behind,
+    -- and it began 1 s later.
+    several_nodes_are_drawn_together = t.in_folder(function(folder)
+        local function node(number, name, life)
+            return line(number, 0, "node", 0, (',"life":%d,"node":"%s"'):format(life, name))
+        end
+        local function arrive(number, time, name, life, cause)
+            return line(number, time, "arrive", 0,
+                (',"channel":7,"life":%d,"cause":%d,"node":"%s"'):format(life, cause, name))
+        end
+        local EBB, FLOW = 1700000000000000000, 1699999996000000000
+        local ebb = node(1, "ebb", EBB) .. line(2, 2.0, "start", 1, ',"name":"a<b"')
+            .. line(3, 2.1, "send", 1, ',"channel":7') .. arrive(9, 2.3, "flow", FLOW, 7)
+            .. line(10, 2.4, "receive", 1, ',"channel":8,"cause":9') .. line(11, 2.5, "end", 1)
+        local flow = node(1, "flow", FLOW) .. line(2, 1.0, "start", 1)
+            .. arrive(4, 1.2, "ebb", EBB, 3)
+            .. line(5, 1.3, "receive", 1, ',"channel":7,"cause":4')
+            .. line(7, 1.4, "send", 1, ',"channel":8') .. line(8, 1.5, "end", 1)
+        assert(file.write(folder .. "/flow", flow))
+        local got, svg = draw(folder, ebb, shell.quote(folder .. "/flow"))
+        t.eq({got.code, got.err}, {0, ""})
+        t.eq(counts(svg), {spawn = 0, message = 2, ["end"] = 0, ended = 2, waits = 0})
+        t.eq({count(svg, "ebb/1:a_b → flow/1"), count(svg, "flow/1 → ebb/1:a_b")}, {1, 1})
+        -- By the clocks it would arrive 4.8 s before it was sent.
+        t.ok(svg:find("arrived 6200 ms, after 100 ms<", 1, true), svg)
+        t.eq(count(svg, "outside"), 0)
+        got, svg = draw(folder, ebb, ("--process flow/1 %s/flow"):format(folder))
+        t.eq(got.code, 0)
+        t.eq({counts(svg).message, counts(svg).ended}, {0, 1})
+        local _
+        got, svg = draw(folder, ebb) -- what flow did is missing
+        t.eq({got.code, counts(svg).message, count(svg, "outside → 1:a_b")}, {0, 1, 1})
+        -- Of another life of flow nothing is known, nor is an effect before its cause.
+        _, svg = draw(folder, ebb:gsub('"life":1699999996', '"life":1699999990'),
+            folder .. "/flow")
+        t.eq(count(svg, "ebb/outside → ebb/1:a_b"), 1)
+        _, svg = draw(folder, ebb:gsub('"cause":7', '"cause":700'), folder .. "/flow")
+        t.eq(count(svg, "ebb/outside → ebb/1:a_b"), 1)
+        got = draw(folder, ebb, folder .. "/a.trace") -- the same file again
+        t.eq(got.code, 0)
+        got = draw(folder, ebb, "/nosuch")
+        t.eq(got.err, "mare trace draw: /nosuch: No such file or directory\n")
+        got = draw(folder, ebb, (folder .. "/flow "):rep(60))
+        t.eq(got.code, 2)
+        t.ok(got.err:find "more than 60 files", got.err)
+        assert(file.write(folder .. "/flow", ""))
+        got = draw(folder, ebb, folder .. "/flow")
+        t.eq({got.code, got.err},
+            {1, ("mare trace draw: %s/flow: there is no event in it\n"):format(folder)})
     end),
 
     there_are_limits = t.in_folder(function(folder)
@@ -91,12 +176,12 @@ return {
     what_is_no_trace_is_told = t.in_folder(function(folder)
         for text, why in pairs {
             [""] = "there is no event in it",
-            [RUN .. "nonsense\n"] = "line 14 is no event of a trace",
-            [RUN:gsub("receive", "recieve", 1)] = "line 7 is no event of a trace",
-            [RUN:gsub('"time":0.003', '"time":x', 1)] = "line 3 is no event of a trace",
-            [("x"):rep(2000) .. "\n" .. RUN] = "line 1 is no event of a trace",
+            [RUN .. "nonsense\n"] = "line 14 is not an event of a trace",
+            [RUN:gsub("receive", "recieve", 1)] = "line 7 is not an event of a trace",
+            [RUN:gsub('"time":0.003', '"time":x', 1)] = "line 3 is not an event of a trace",
+            [("x"):rep(2000) .. "\n" .. RUN] = "line 1 is not an event of a trace",
             [RUN .. RUN] = "two events have the same number: it is of two runs",
-            ["\0\1\2\n"] = "line 1 is no event of a trace",
+            ["\0\1\2\n"] = "line 1 is not an event of a trace",
         } do
             local got = draw(folder, text)
             t.eq({got.code, got.err}, {1, ("mare trace draw: %s/a.trace: %s\n"):format(folder,

@@ -173,7 +173,7 @@ local function check_end()
         local machine = W.machines[key]
         if machine and machine.queue then
             t.ok(not machine.lock, "a lock is left")
-            t.ok(#machine.readers < 2, "nobody learned that readers are over")
+            t.ok(machine.reading < 2, "nobody learned that readers are over")
             t.eq(#machine.queue, 0, "somebody waits")
             local fired = table.concat(W.fired[key], " ")
             if W.common[key] then
@@ -368,6 +368,20 @@ return {
         explore({m1 = {{"s1"}, "look"}, m2 = {{"s1"}, "on"}}, {"s1"}, CRASHES)
     end,
 
+    -- One of several synchronizers cannot answer for the others.
+    who_says_that_it_only_reads_does_not_speak_for_all = function()
+        local sent, outcome = {}, nil
+        local asker = transaction.coordinator(function(to, kind) sent[#sent + 1] = kind .. to end,
+            function(_, what) outcome = what end)
+        local tx = asker:begin({"a", "b"}, {fname = "f"})
+        asker:vote("a", tx.id, "shared")
+        t.eq({sent, outcome}, {{"aska", "askb"}})
+        asker:vote("b", tx.id, "yes")
+        t.eq(outcome, "ready")
+        asker:commit(tx)
+        t.eq(sent, {"aska", "askb", "commita", "commitb"})
+    end,
+
     a_trigger_that_comes_before_the_call_fires = function()
         local sent, triggers, fired = {}, false, 0
         local keeper = transaction.participant("s1", function(_, kind, _, answer)
@@ -383,7 +397,7 @@ return {
         keeper:commit("m1", 1) -- it begins only now
         keeper:abort("m2", 2)  -- it was over
         t.eq(sent, {"vote shared", "vote shared", "vote shared", "recall", "recall", "recall"})
-        t.eq({fired, #keeper.readers}, {1, 1})
+        t.eq({fired, keeper.reading}, {1, 1})
     end,
 
     one_of_three_crashes = function()

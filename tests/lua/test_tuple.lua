@@ -26,6 +26,37 @@ return {
         t.ok(found())
     end,
 
+    circles_of_different_lengths_match = function()
+        local space = tuple.create()
+        local function circle(length, last)
+            local first = {}
+            local at = first
+            for _ = 2, length do
+                at.next = {}
+                at = at.next
+            end
+            at.next, at.last = first, last
+            return first
+        end
+        space:out(circle(2))
+        space:out(circle(3, "other"))
+        t.eq(select("#", space:rdwithin(t.patience, circle(1))), 1)
+        t.eq(select("#", space:rdwithin(t.patience, circle(3))), 1)
+        t.fails("empty", space:rdp(circle(1, "another")))
+    end,
+
+    tables_that_lie_deep_in_each_other_match = function()
+        local space, depth = tuple.create(), t.gc_stress and 5000 or 190000
+        local function deep(last)
+            local at = {last}
+            for _ = 1, depth do at = {at} end
+            return at
+        end
+        t.ok(space:out("deep", deep(1)))
+        t.fails("empty", space:rdp("deep", deep(2)))
+        t.eq(space:inwithin(t.patience, "deep", deep(1)), "deep")
+    end,
+
     in_takes_and_rd_leaves = function()
         local space = tuple.create()
         space:out("n", 1)
@@ -124,6 +155,31 @@ return {
         end):join(t.patience)
         t.eq({space:inwithin(t.patience, "x", 1)}, {"x", 1})
         t.fails("empty", space:inp("x", 1))
+    end,
+
+    what_has_one_owner_is_refused = function()
+        local space, text = tuple.create(), mare.buffer "mine"
+        t.raises("bad argument #2 to 'out' %(a buffer has one owner", space.out, space, "x", text)
+        t.raises("bad argument #1 to 'out'", space.out, space, {"deep", {text}})
+        t.eq(#text, 4) -- it has not left
+        space:out("x", 1)
+        t.eq({space:rdp("x", tuple.any)}, {"x", 1})
+    end,
+
+    -- A function may hide such a value, and a message made by hand has it.
+    a_tuple_that_cannot_be_given_twice_keeps_nobody = function()
+        local space, hidden = tuple.create(), mare.buffer "hidden"
+        space:out("f", function() return #hidden end)
+        space.channel:send("out", {"b", mare.buffer "by hand", n = 2})
+        for _, name in ipairs {"f", "b"} do
+            local _, what = space:rdwithin(t.patience, name, tuple.any)
+            t.ok(what)
+            t.fails("empty", space:rdp(name, tuple.any)) -- it left with who read it
+            local r = mare.go(space.inwithin, space, t.patience, name, tuple.any)
+            t.settle()
+            space:out(name, 1)
+            t.eq({r:join(t.patience)}, {true, name, 1})
+        end
     end,
 
     the_creator_dies = function()

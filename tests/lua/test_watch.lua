@@ -86,7 +86,7 @@ return {
         assert(file.rename(path, folder .. "/g"))
         t.eq(told(w, folder), "removed f") -- the path leads nowhere
         local _, message, code = w:next(t.patience)
-        t.eq({message, code}, {path .. ": what was watched is gone", "closed"})
+        t.eq({message, code}, {path .. ": the watched file or folder is gone", "closed"})
         t.fails("closed", w:next(t.patience))
     end),
 

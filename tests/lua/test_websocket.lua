@@ -445,6 +445,38 @@ return {
         listener:close()
     end,
 
+    a_value_that_an_option_cannot_have_is_an_error_there = function()
+        local url, request = "ws://127.0.0.1:1/", {} -- which are not looked at
+        local function check(name, value, expected)
+            for _, f in ipairs {"connect", "accept"} do
+                if not (f == "accept" and name == "timeout" or f == "connect" and name == "origin")
+                then
+                    t.raises("test_websocket.lua:%d+: bad argument #2 to '" .. f .. "' %(option '"
+                        .. name .. "' must be " .. expected, function()
+                            local _ = websocket[f](f == "accept" and request or url,
+                                {[name] = value})
+                        end)
+                end
+            end
+        end
+        for _, value in ipairs {"x", -1, 0/0, true} do
+            check("ping_time", value, "a number of seconds, or false")
+            check("close_time", value, "a number of seconds")
+            check("timeout", value, "seconds or a deadline")
+        end
+        for _, value in ipairs {"x", 0, 1.5, true} do
+            check("limit", value, "a positive integer")
+        end
+        for _, value in ipairs {"chat", {"a b"}, {5}, {""}, {"a\r\nb"}} do
+            check("protocols", value, "a list of names")
+        end
+        check("headers", "x", "a table")
+        check("origin", "https://example.com", "a list, a function or false")
+        check("compress", 1, "true or false")
+        t.raises("test_websocket.lua:%d+: bad argument #2 to 'connect' %(header 'a' has a value",
+            function() local _ = websocket.connect(url, {headers = {a = "b\n"}}) end)
+    end,
+
     headers_can_be_added = function()
         local s <close> = frames.server(function(w, request) w:send(request.headers["x-name"]) end,
             {headers = {["set-cookie"] = "a=b"}})

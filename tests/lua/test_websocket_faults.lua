@@ -272,7 +272,7 @@ local cases = {
         local receiving, turns = mare.go(function() return w:receive(patience) end), 0
         while receiving:status() == "alive" do
             mare.yield()
-            turns = turns + (w.events > 1 and 1 or 0) -- since they have begun to come
+            turns = turns + (w.reader:pending() and 1 or 0) -- since they have begun to come
         end
         t.eq({receiving:join()}, {true, "at last", "text"})
         t.ok(turns >= 8, turns)
@@ -315,6 +315,48 @@ local cases = {
         t.fails("closed", w:send "another") -- in the middle of the first it would make no sense
         t.eq((frames.read(stream)), TEXT)
         t.fails("closed", stream:read(nil, patience))
+    end,
+
+    a_message_for_the_rest_of_which_there_is_no_memory_ends_the_conversation = function()
+        local MB = 1 << 20
+        t.ok(mare.spawn({memory = 70 * MB}, function()
+            local p_frames, p_t = require "frames", require "t"
+            local w, stream = p_frames.served()
+            p_t.raises("not enough memory", function() w:sendbinary(("x"):rep(32 * MB)) end)
+            p_t.fails("closed", w:send("another", 0.01)) -- the peer would take it for more x
+            local got, seen = 0, nil
+            repeat
+                local part = stream:read(nil, p_t.patience)
+                got, seen = got + #(part or ""), part and part:find("another", 1, true) or seen
+                collectgarbage()
+            until not part
+            p_t.ok(got > 0 and got < 32 * MB and not seen, "a part of the message, and the end")
+        end):join(patience))
+    end,
+
+    a_frame_for_which_there_is_no_memory_leaves_nothing = function() -- a leak would be seen
+        local MB = 1 << 20
+        t.ok(mare.spawn({memory = 20 * MB}, function()
+            local p_t, frame = require "t", require "mare._websocket".frame
+            local data = ("x"):rep(8 * MB)
+            local more = data .. "x"
+            p_t.raises("not enough memory", frame, "binary", true, data, true)
+            p_t.ok(#more > #data)
+        end):join(patience))
+    end,
+
+    a_function_that_a_hook_finds_is_not_for_programs = function()
+        local found, refused, frame = {}, 0, require "mare._websocket".frame
+        debug.sethook(function() found[debug.getinfo(2, "f").func] = true end, "c")
+        frame("text", true, "x", true)
+        debug.sethook()
+        for f in pairs(found) do
+            if f ~= debug.sethook and debug.getinfo(f, "S").what == "C" then
+                local _, why = pcall(f, io.stdout)
+                if tostring(why):find("not for programs", 1, true) then refused = refused + 1 end
+            end
+        end
+        t.eq(refused, 1)
     end,
 
     a_handler_that_fails_closes = function()

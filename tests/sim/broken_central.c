@@ -16,5 +16,7 @@ static inline int nobody_else(const mare_coord *m, uint32_t member)
 }
 
 #define mare_coord_central mare_broken_central
+#define mare__central_forget mare_broken_central_forget
+#define mare__central_follow mare_broken_central_follow
 #define mare__alive nobody_else
 #include "coord/mutex/central.c"

@@ -14,5 +14,7 @@ static inline int no_tie_break(mare_coord_stamp a, mare_coord_stamp b)
 }
 
 #define mare_coord_ricart mare_broken_ricart_tie
+#define mare__ricart_forget mare_broken_ricart_tie_forget
+#define mare__ricart_follow mare_broken_ricart_tie_follow
 #define mare_coord_stamp_before no_tie_break
 #include "coord/mutex/ricart.c"

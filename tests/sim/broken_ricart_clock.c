@@ -14,5 +14,7 @@ static inline uint64_t tick_only(uint64_t *clock, uint64_t stamp)
 }
 
 #define mare_coord_ricart mare_broken_ricart_clock
+#define mare__ricart_forget mare_broken_ricart_clock_forget
+#define mare__ricart_follow mare_broken_ricart_clock_follow
 #define mare_coord_lamport_receive tick_only
 #include "coord/mutex/ricart.c"

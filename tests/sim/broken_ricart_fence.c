@@ -13,5 +13,7 @@ static inline void grant_by_time(mare_coord *m, mare_coord_effects *fx, uint64_t
 }
 
 #define mare_coord_ricart mare_broken_ricart_fence
+#define mare__ricart_forget mare_broken_ricart_fence_forget
+#define mare__ricart_follow mare_broken_ricart_fence_follow
 #define mare__grant grant_by_time
 #include "coord/mutex/ricart.c"

@@ -11,5 +11,7 @@ static inline int by_rank(mare_coord_stamp a, mare_coord_stamp b)
 }
 
 #define mare_coord_ricart mare_broken_ricart_order
+#define mare__ricart_forget mare_broken_ricart_order_forget
+#define mare__ricart_follow mare_broken_ricart_order_follow
 #define mare_coord_stamp_before by_rank
 #include "coord/mutex/ricart.c"

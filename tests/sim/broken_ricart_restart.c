@@ -10,6 +10,8 @@
 static void greet_anew(mare_coord *m, mare_coord_effects *fx, const mare_coord_message *msg);
 
 #define mare_coord_ricart mare_broken_ricart_restart
+#define mare__ricart_forget mare_broken_ricart_restart_forget
+#define mare__ricart_follow mare_broken_ricart_restart_follow
 #define mare__broadcast greet_anew
 #include "coord/mutex/ricart.c"
 #undef mare__broadcast

@@ -14,5 +14,7 @@ static inline void shout(mare_coord *m, mare_coord_effects *fx, const mare_coord
 }
 
 #define mare_coord_ricart mare_broken_ricart_room
+#define mare__ricart_forget mare_broken_ricart_room_forget
+#define mare__ricart_follow mare_broken_ricart_room_follow
 #define mare__broadcast shout
 #include "coord/mutex/ricart.c"

@@ -11,5 +11,7 @@ static inline uint64_t tick_after(uint64_t *clock)
 }
 
 #define mare_coord_ricart mare_broken_ricart_stamp
+#define mare__ricart_forget mare_broken_ricart_stamp_forget
+#define mare__ricart_follow mare_broken_ricart_stamp_follow
 #define mare_coord_lamport_tick tick_after
 #include "coord/mutex/ricart.c"

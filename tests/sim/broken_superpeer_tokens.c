@@ -13,5 +13,6 @@ static inline int never_down(const mare_coord *m, uint32_t member)
 }
 
 #define mare_coord_superpeer_tokens mare_broken_superpeer_tokens
+#define mare__superpeer_places mare_broken_superpeer_places
 #define mare__alive never_down
 #include "coord/election/superpeer_tokens.c"

@@ -141,7 +141,7 @@ def generate(path):
 
 
 def write(name, texts, spans, mutants):
-    ending = 'mutant_' + re.sub(r'\W', '_', name)
+    ending = 'mutant_' + re.sub(r'\W', '_', pathlib.Path(sys.argv[1]).stem)
     out = ['/* Made by tests/sim/mutate.py. */', '#include "tests/sim/mutants.h"', '']
     units = [source for source in texts if source.endswith('.c')]
     external = {word for source in units for word in DEFINITION.findall(texts[source])}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`mare sim` as people and programs meet it: help, exit codes, JSON, drawings, ShiViz logs."""
+import collections
 import functools
 import json
 import math
@@ -30,6 +31,7 @@ FIGURES = (
     ('bank-acks', r'^messages +2 sent \(2 CAST\)', 'SF 1,111, NY 1,111: equal'),
     ('bank-total', 'SF 1,111, NY 1,111: equal', '4 sent'),
     ('bank-unordered', 'SF 1,111, NY 1,110'),
+    ('broadcast-lan', r'central +3 +3 +2$', r'ricart +14 +8 +1$', r'majority +21 +9 +2$'),
     ('bully-eight', r'p4 +-> p5 .*ELECTION', r'p5 +-> p4 .*OK', r'p6 +-> p5 .*OK',
      r'p6 +elected p6', r'p0 +elected p6', r'p4 +elected p6', r'p7 +restarted[^$]*p4 +elected p7'),
     ('bully-one-way', r'p0 +elected p0 4$', r'p3 +elected p3 7$', r'p0 +elected p3 11$',
@@ -39,6 +41,7 @@ FIGURES = (
     ('central-queue', r'p1 +granted 1\n', r'p3 +mark queued', r'p3 +-> p2 .*GRANT',
      r'3\.00 messages; the formula 3'),
     ('central-takeover', r'p3 +crashed', r'p2 +mark takes over', r'p1 +granted', 'EM2.*: kept'),
+    ('central-urgent', r'In the order 1, 4, 2, 3$', r'an entry +3\.00 messages'),
     ('clocks-corrected', r'm3 +60 +61$', r'm4 +69 +70$', r'P1 +timer +\[idle 76\]',
      r'P2 +timer +\[idle 85\]'),
     ('clocks-uncorrected', r'm1 +6 +16$', r'm2 +24 +40$', r'm3 +60 +56 ', r'm4 +64 +54 '),
@@ -550,6 +553,45 @@ class Sim(unittest.TestCase):
                 if kind == 'svg':
                     xml.etree.ElementTree.fromstring(text)
 
+    def map_of(self, name):
+        """The panels of a figure's map: for each, its texts, and how many shapes of each class."""
+        path = self.path / 'map.svg'
+        done = sim(name, '--map', str(path))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        panels = []
+        for group in xml.etree.ElementTree.parse(path).findall('{*}g'):
+            shapes = collections.Counter(
+                shape.get('class', shape.tag.split('}')[1])
+                for shape in group if not shape.tag.endswith('text'))
+            panels.append(([text.text for text in group.findall('{*}text')], shapes))
+        return panels
+
+    def test_the_map_of_an_election(self):
+        """Figure 6.21: a tree over ten nodes has nine edges, and h tells g of itself, 8."""
+        panels = self.map_of('wireless-ten')
+        self.assertEqual([shapes['tree'] for _, shapes in panels], [0, 2, 4, 7, 9, 0])
+        self.assertEqual([shapes['link'] for _, shapes in panels], [13] * 6)
+        self.assertEqual(panels[5][1]['way'], 9)  # each but a reports
+        self.assertEqual(panels[5][0].count('h, 8'), 3)  # h to g, g to b, b to a
+        self.assertEqual([shapes['leader'] for _, shapes in panels], [0] * 5 + [1])
+
+    def test_the_map_of_tokens(self):
+        """Figure 6.22: two tokens move, and where they rest are two superpeers of seven others."""
+        panels = self.map_of('superpeer-repulsion')
+        self.assertEqual([shapes['token'] for _, shapes in panels], [2, 2, 0])
+        self.assertEqual([shapes['way'] for _, shapes in panels], [0, 2, 0])
+        self.assertEqual((panels[2][1]['leader'], panels[2][1]['weak']), (2, 7))
+
+    def test_a_map_that_is_not_there(self):
+        for words, reason in ((('ricart', '--map', 'x.svg'), 'only some figures'),
+                              (('bully-eight', '--map', 'x.svg'), 'has no map'),
+                              (('wireless-ten', '--map', 'x.png'), '.svg'),
+                              (('wireless-ten', '--seeds', '2', '--map', 'x.svg'), 'one run'),
+                              (('wireless-ten', '--map', '/nowhere/x.svg'), '/nowhere')):
+            done = sim(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(reason, done.stderr)
+
     def test_the_risk_of_voting(self):
         """The figure's table beside the formula of the book, worked out here a second time."""
         text = figure('voting-risk').stdout
@@ -585,6 +627,12 @@ class Sim(unittest.TestCase):
         picture = self.path / 'mine.svg'
         self.assertEqual(sim(str(path), '--draw', str(picture)).returncode, 0)
         xml.etree.ElementTree.parse(picture)
+
+    def test_an_algorithm_that_does_not_say_what_it_costs(self):
+        mine = self.scenario("""algorithm = {name = "mine", family = "mutex", messages = {{"ASK"}},
+            init = function() end, receive = function() end, exit = function() end,
+            enter = function(self) self:grant() end}, n = 1, requests = {{0, "enter"}}""")
+        self.assertRegex(sim(mine).stdout, r'\nan entry +0\.00 messages\n')
 
     def test_a_scenario_that_makes_no_sense(self):
         path = self.path / 'mine.lua'

@@ -6,7 +6,10 @@
 
 #include "support/unit.h"
 
+#include "coord/bytes.h"
 #include "coord/lease/leased.h"
+#include "coord/machine.h"
+#include "coord/mutex/majority.h"
 #include "sim/sim.h"
 
 #include <stdlib.h>
@@ -132,6 +135,156 @@ static void every_composition_holds_under_every_profile(void **state)
             mare_sim_options_fini(&options);
         }
     }
+}
+
+/* Without a lease a request is refused at once. Who thinks for no time used to do nothing but ask:
+ * hundreds of thousands of requests within a second, until the steps of the run were used up. */
+static void who_is_refused_does_not_ask_all_the_time(void **state)
+{
+    enum { STEPS = 500000, ALL = MARE_SIM_PROFILES };
+    static const struct {
+        uint64_t seed;
+        uint32_t members, first, end; /* … the profiles in which it ran away */
+    } found[] = {{5663, 6, 0, ALL}, {5678, 5, MARE_SIM_CLUSTERED, MARE_SIM_CLUSTERED + 1}};
+    size_t count;
+    const mare_coord_algorithm *const *table = mare__leased_table(&count);
+    (void)state;
+    for (size_t i = 0; i < count * 2; i++) {
+        for (uint32_t profile = found[i % 2].first; profile < found[i % 2].end; profile++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, table[i / 2], found[i % 2].members);
+            options.seed = found[i % 2].seed;
+            options.profile = (mare_sim_profile)profile;
+            options.steps_most = STEPS;
+            mare_sim_vary(&options);
+            if (!mare_sim_run(&options, NULL, &out))
+                fail_msg("%s, %s, seed %u: %s: %s", table[i / 2]->name,
+                         mare_sim_profile_name(options.profile), (unsigned)options.seed,
+                         out.violation, out.detail);
+            assert_true(out.requests < STEPS / 10);
+            mare_sim_options_fini(&options);
+        }
+    }
+}
+
+/* A host forgets a lock that nobody wants, and begins it again behind numbers that are right for
+ * all of its locks (mare__majority_forget). Here a machine is forgotten whenever it may be. What it
+ * has on the disk is the host's, not its own: it lies behind the state. */
+typedef struct on_disk {
+    uint64_t bound, voted[4];
+} on_disk;
+
+static int forgets_used, forgets_ticket;
+
+static size_t forgetful_size(const mare_coord_setup *setup)
+{
+    return mare_coord_majority.size(setup) + sizeof(on_disk);
+}
+
+static on_disk *disk_of(const mare_coord *m)
+{
+    return (on_disk *)(void *)((uint8_t *)m->state + mare_coord_majority.size(&m->setup));
+}
+
+static void forgetful_keep(const mare_coord *m, uint64_t *out)
+{
+    on_disk *disk = disk_of(m);
+    mare_coord_majority.keep(m, out);
+    disk->bound = out[MARE__MAJORITY_BOUND] > disk->bound ? out[MARE__MAJORITY_BOUND] : disk->bound;
+    out[MARE__MAJORITY_BOUND] = disk->bound;
+    for (uint32_t i = 0; i < MARE__SET_WORDS(m->setup.capacity); i++)
+        out[MARE__MAJORITY_VOTED + i] = disk->voted[i] |= out[MARE__MAJORITY_VOTED + i];
+}
+
+static void forget(mare_coord *m)
+{
+    mare__majority_past past = {0};
+    uint64_t kept[MARE__MAJORITY_VOTED + 4];
+    uint32_t abstains;
+    if (!mare__majority_forget(m, &past))
+        return;
+    forgetful_keep(m, kept);
+    abstains = (uint32_t)kept[MARE__MAJORITY_ABSTAINS];
+    if (abstains)
+        return; /* found out again from the disk, which is not this test's concern */
+    if (mare__random(m) % 4 == 0) { /* other locks have come further */
+        past.ticket += 3;
+        past.vote += 3;
+        past.used = past.clock;
+        past.user = m->setup.capacity - 1;
+    }
+    past.used = forgets_used ? 0 : past.used;
+    past.ticket = forgets_ticket ? m->setup.incarnation << 32 : past.ticket;
+    memset(m->state, 0, mare_coord_majority.size(&m->setup));
+    mare_coord_majority.init(m);
+    mare__majority_follow(m, &past);
+}
+
+static mare_coord_status forgetful_receive(mare_coord *m, uint32_t from,
+                                           const mare_coord_message *msg, mare_coord_effects *fx)
+{
+    mare_coord_status status = mare_coord_majority.receive(m, from, msg, fx);
+    forget(m);
+    return status;
+}
+
+static mare_coord_status forgetful_request(mare_coord *m, const mare_coord_event *event,
+                                           mare_coord_effects *fx)
+{
+    mare_coord_status status = mare_coord_majority.request(m, event, fx);
+    if (event->kind != MARE_COORD_ENTER)
+        forget(m);
+    return status;
+}
+
+static void forgetful_peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
+{
+    mare_coord_majority.peer(m, event, fx);
+    forget(m);
+}
+
+/* How many runs of all profiles break a promise; the last one in `out`. */
+static unsigned broken_by_forgetting(uint64_t seeds, mare_sim_outcome *last)
+{
+    mare_coord_algorithm inner = mare_coord_majority;
+    mare__leased forgetful = mare_coord_majority_lease;
+    unsigned broken = 0;
+    inner.size = forgetful_size;
+    inner.keep = forgetful_keep;
+    inner.receive = forgetful_receive;
+    inner.request = forgetful_request;
+    inner.peer = forgetful_peer;
+    forgetful.inner = &inner;
+    for (uint64_t i = 0; i < seeds * MARE_SIM_PROFILES; i++) {
+        mare_sim_options options;
+        mare_sim_outcome out;
+        mare_sim_options_init(&options, &forgetful.shell, 2 + (uint32_t)(i % 6));
+        options.seed = i / MARE_SIM_PROFILES + 1;
+        options.profile = (mare_sim_profile)(i % MARE_SIM_PROFILES);
+        mare_sim_vary(&options);
+        if (!mare_sim_run(&options, NULL, &out)) {
+            broken++;
+            *last = out;
+        }
+        mare_sim_options_fini(&options);
+    }
+    return broken;
+}
+
+static void a_lock_that_nobody_wants_can_be_forgotten(void **state)
+{
+    mare_sim_outcome out = {0};
+    (void)state;
+    if (broken_by_forgetting(10 * SEEDS, &out))
+        fail_msg("%s: %s", out.violation, out.detail);
+    forgets_used = 1;
+    assert_true(broken_by_forgetting(10 * SEEDS, &out) > 0);
+    assert_string_equal(out.violation, "FENCING");
+    forgets_used = 0;
+    forgets_ticket = 1;
+    assert_true(broken_by_forgetting(10 * SEEDS, &out) > 0);
+    forgets_ticket = 0;
 }
 
 /* A group of two: neither goes on alone. */
@@ -312,6 +465,25 @@ static void a_thousand_votes_are_one_write(void **state)
     free_voter(&v);
 }
 
+/* Each lock of a member begins with a later stamp than the one before. What the second keeps is on
+ * the disk already, but for the one that is beyond the bound. */
+static void locks_share_a_write(void **state)
+{
+    enum { REQUEST = 0, FAR = 10000 };
+    static const uint64_t counts[] = {1, 2, 3, 500, FAR};
+    uint8_t kept[200] = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        voter v = {0};
+        make_voter(&v, 0);
+        step_voter(&v, (mare_coord_event){.kind = MARE_COORD_START});
+        hear(&v, REQUEST, counts[i]);
+        assert_int_equal(mare__majority_merge(kept, v.saved, v.length) != 0,
+                         i == 0 || counts[i] == FAR);
+        free_voter(&v);
+    }
+}
+
 static const char *phase_of(const voter *v)
 {
     mare_coord_view view;
@@ -342,6 +514,97 @@ static void who_comes_back_is_unsure_until_it_knows(void **state)
     free_voter(&again);
 }
 
+/* The lease of a member that has come back, with a tenant that votes. */
+typedef struct home {
+    mare__tenants tenants;
+    mare__tenant tenant;
+    mare_coord_effects fx;
+    uint64_t memory[1024];
+} home;
+
+static void ignore(void *context, mare__tenant *tenant, const mare_coord_effect *effect)
+{
+    (void)context, (void)tenant, (void)effect;
+}
+
+static void make_home(home *h, voter *v)
+{
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, &mare__lease, 3);
+    mare_coord_setup_set(&setup, "lease_us", 100000);
+    setup.incarnation = 1;
+    mare_coord_room(&setup, &h->fx.room, &h->fx.bytes_room);
+    h->fx.list = calloc(h->fx.room, sizeof *h->fx.list);
+    h->fx.bytes = malloc(h->fx.bytes_room);
+    h->tenant.machine = v->machine;
+    h->tenants = (mare__tenants){.lease = mare_coord_init(h->memory, sizeof h->memory, &setup),
+                                 .first = &h->tenant,
+                                 .lease_effects = &h->fx,
+                                 .effects = &v->fx,
+                                 .carry = ignore};
+}
+
+/* A message of the lease, with member 1 in its list if it is named: in this epoch. */
+static void hear_lease(home *h, uint64_t now_us, uint32_t from, mare_coord_message msg,
+                       uint64_t silent)
+{
+    uint8_t bytes[64], list[16];
+    mare__put_numbers(list, (uint64_t[]){1, silent}, 2);
+    msg.tail = list;
+    msg.tail_length = silent ? sizeof list : 0;
+    uint32_t length = mare_coord_encode(&mare__lease, &msg, bytes, sizeof bytes);
+    assert_true(length > 0);
+    mare_coord_event event = {.kind = MARE_COORD_MESSAGE,
+                              .peer = from,
+                              .now_us = now_us,
+                              .data = bytes,
+                              .length = length};
+    assert_int_equal(mare__tenants_step_lease(&h->tenants, &event), MARE_COORD_OK);
+}
+
+/* A beat, which member 2 answers. */
+static void renew(home *h, uint64_t now_us, uint64_t silent)
+{
+    enum { ANSWER = 1, PROMISE = 1 };
+    uint64_t epoch = (UINT64_C(1) << 32) + 1;
+    mare_coord_event beat = {
+        .kind = MARE_COORD_TIMER, .number = MARE__LEASE_BEAT, .now_us = now_us};
+    assert_int_equal(mare__tenants_step_lease(&h->tenants, &beat), MARE_COORD_OK);
+    hear_lease(h, now_us, 2,
+               (mare_coord_message){.kind = ANSWER, .field = {epoch, now_us, PROMISE}}, silent);
+}
+
+/* The same through the lease: that an epoch of member 1 is over says nothing of an earlier one;
+ * that more than half find it silent does. */
+static void a_tenant_is_told_since_when_one_is_down(void **state)
+{
+    enum { REQUEST = 0, RENEW = 0 };
+    voter v = {0}, again = {0};
+    home h = {0};
+    (void)state;
+    make_voter(&v, 0);
+    step_voter(&v, (mare_coord_event){.kind = MARE_COORD_START});
+    hear(&v, REQUEST, 1);
+    make_voter(&again, 1);
+    assert_int_equal(mare_coord_load(again.machine, v.saved, v.length), MARE_COORD_OK);
+    make_home(&h, &again);
+    mare_coord_event start = {.kind = MARE_COORD_START, .now_us = 1};
+    assert_int_equal(mare__tenants_step_lease(&h.tenants, &start), MARE_COORD_OK);
+    hear_lease(&h, 2, 1, (mare_coord_message){.kind = RENEW, .field = {5, 1, 1}}, 0);
+    renew(&h, 3, 0);
+    assert_true(h.tenant.acts);
+    hear_lease(&h, 4, 1, (mare_coord_message){.kind = RENEW, .field = {6, 1, 0}}, 0);
+    assert_true(mare__lease_is_down(h.tenants.lease, 1));
+    assert_string_equal(phase_of(&again), "unsure");
+    renew(&h, 50000, 0);
+    renew(&h, 100010, 6);
+    assert_string_equal(phase_of(&again), "idle");
+    free(h.fx.list);
+    free(h.fx.bytes);
+    free_voter(&v);
+    free_voter(&again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,11 +613,15 @@ int main(void)
         cmocka_unit_test(clocks_may_be_as_wrong_as_the_lease_allows),
         cmocka_unit_test(a_dead_holder_is_outlived),
         cmocka_unit_test(every_composition_holds_under_every_profile),
+        cmocka_unit_test(who_is_refused_does_not_ask_all_the_time),
+        cmocka_unit_test(a_lock_that_nobody_wants_can_be_forgotten),
         cmocka_unit_test(half_of_a_group_is_not_enough),
         cmocka_unit_test(garbage_harms_nobody),
         cmocka_unit_test(what_was_saved_is_of_one_member),
         cmocka_unit_test(a_thousand_votes_are_one_write),
+        cmocka_unit_test(locks_share_a_write),
         cmocka_unit_test(who_comes_back_is_unsure_until_it_knows),
+        cmocka_unit_test(a_tenant_is_told_since_when_one_is_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,8 @@ int mare_mutant;
 
 /* clang-format off */
 #define TABLES(X)                                                                                  \
-    X(central) X(ricart) X(ricart_lease) X(majority) X(majority_lease) X(token) X(voting)          \
+    X(central) X(central_lease) X(ricart) X(ricart_arrival) X(ricart_lease) X(majority)            \
+    X(majority_lease) X(token) X(token_lease) X(voting) X(voting_lease)                            \
     X(bully) X(ring) X(wireless) X(superpeer_dht) X(superpeer_tokens)                              \
     X(fifo) X(causal) X(total) X(views) X(berkeley)
 /* clang-format on */
@@ -143,9 +144,16 @@ static void search(const mare_mutant_row *row, mare_sim_profile profile, uint64_
         mare_sim_options options;
         prepare(&options, row, profile, seed);
         run(&options, row->number, &out);
-        if (out.violation[0] && !found++) {
-            first = seed;
-            seen = out;
+        if (out.violation[0]) {
+            mare_sim_outcome whole;
+            run(&options, 0, &whole);
+            if (whole.violation[0])
+                print_message("    %s %s %u also without it: %s\n", whole.violation,
+                              mare_sim_profile_name(profile), (unsigned)seed, whole.detail);
+            else if (!found++) {
+                first = seed;
+                seen = out;
+            }
         }
         mare_sim_options_fini(&options);
     }

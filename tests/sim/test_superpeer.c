@@ -148,9 +148,41 @@ static void tokens_spread(void **state)
     assert_true(gap_sum[1] > 2 * gap_sum[0]);
 }
 
+/* One that hears of two superpeers has the nearer one, by the places that its host has measured. */
+static void measured_places_count(void **state)
+{
+    (void)state;
+    static uint64_t memory[128];
+    static mare_coord_effect list[16];
+    static uint8_t room[1024], bytes[64];
+    int32_t places[] = {0, 0, 0, 900, 0, 0, 0, 100, 0};
+    mare_coord_setup setup;
+    mare_coord_setup_init(&setup, mare_coord_find("superpeer-tokens"), 3);
+    setup.founds = 1;
+    mare_coord_setup_set(&setup, "dimensions", 3);
+    mare_coord *m = mare_coord_init(memory, sizeof memory, &setup);
+    mare_coord_effects fx = {.list = list, .room = 16, .bytes = room, .bytes_room = sizeof room};
+    assert_non_null(m);
+    mare__superpeer_places(m, places);
+    mare_coord_event event = {.kind = MARE_COORD_START, .now_us = 1};
+    assert_int_equal(mare_coord_step(m, &event, &fx), MARE_COORD_OK);
+    uint8_t table[24] = {[0] = 1, [4] = 1, [12] = 2, [16] = 1}; /* each token's holder, stamp */
+    mare_coord_message msg = {.tail = table, .tail_length = sizeof table};
+    event = (mare_coord_event){.kind = MARE_COORD_MESSAGE, .peer = 1, .now_us = 2, .data = bytes};
+    event.length = mare_coord_encode(setup.algorithm, &msg, bytes, sizeof bytes);
+    for (uint32_t nearer = 2; nearer >= 1; nearer--) {
+        assert_int_equal(mare_coord_step(m, &event, &fx), MARE_COORD_OK);
+        assert_int_equal(fx.count, 1);
+        assert_int_equal(fx.list[0].kind, MARE_COORD_ELECTED);
+        assert_int_equal(fx.list[0].peer, nearer);
+        places[7] = 1000; /* the second has moved away */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measured_places_count),
         cmocka_unit_test(the_example_of_the_book),
         cmocka_unit_test(sparse_circles),
         cmocka_unit_test(tokens_spread),

@@ -168,6 +168,7 @@ static inline void world_init(struct world *world, uint64_t seed)
                                               .random = world_random,
                                               .read_wall = world_read_wall,
                                               .thread_time_ns = world_now_ns,
+                                              .cpu_time_ns = world_now_ns,
                                               .park = world_park,
                                               .loops = &mare__loops_live,
                                               .names = &mare__names_live,

@@ -22,13 +22,15 @@ class Docs(unittest.TestCase):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text, encoding='utf-8')
             (root / 'bin/mare').chmod(0o755)
-            found = list(check_docs.check_headers(root)) + list(check_docs.check_lua(root))
+            found = [*check_docs.check_headers(root), *check_docs.check_lua(root),
+                     *check_docs.check_tests(root)]
             if mare:
                 found += check_docs.check_commands(root, str(root / 'bin/mare'))
             return found
 
     def test_this_tree(self):
-        gaps = list(check_docs.check_headers(tap.ROOT)) + list(check_docs.check_lua(tap.ROOT))
+        gaps = [*check_docs.check_headers(tap.ROOT), *check_docs.check_lua(tap.ROOT),
+                *check_docs.check_tests(tap.ROOT)]
         if gaps:
             self.fail('\n'.join(gaps))
 
@@ -64,6 +66,22 @@ class Docs(unittest.TestCase):
         self.assertEqual(self.gaps({
             'src/lua/x.c': 'const luaL_Reg f[] = {{NULL, NULL}};\n'
                            'struct counter c[] = {{"switches", switches}};\n'}), [])
+
+    def test_threat_without_test(self):
+        head, line = '| tries to | what happens | shown by |\n|---|---|---|\n', '| x | refused | '
+        tests = {'tests/lua/test_keys.lua': 'function cases.none_comes_in(folder)\n',
+                 'tests/lua/test_box.lua': 'return {\n    it_ends_there = endless "x",\n}\n'}
+        for shown, gap in {'lua-keys `none_comes_in`; lua-box `it_ends_there` |': None,
+                           'lua-keys `all_come_in` |': 'no case all_come_in in lua-keys',
+                           'lua-box `none_comes_in` |': 'no case none_comes_in in lua-box',
+                           'lua-gone `it_ends_there` |': 'no case it_ends_there in lua-gone',
+                           '`it_ends_there` |': 'no case it_ends_there in lua-None',
+                           '|': 'no test shows that', 'lua-keys |': 'no test shows that'}.items():
+            found = self.gaps({**tests, 'docs/guide/security.md': head + line + shown + '\n'})
+            self.assertEqual(len(found), 1 if gap else 0, found)
+            self.assertIn(gap or '', ''.join(found))
+        self.assertEqual(self.gaps({**tests, 'docs/guide/security.md': f'All in lua-box:\n\n{head}'
+                                    f'{line}`it_ends_there` |\n'}), [])
 
     def test_command_not_in_reference(self):
         gaps = self.gaps({'docs/reference/cli.md': '`mare help`\n'}, mare=True)

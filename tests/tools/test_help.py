@@ -97,8 +97,8 @@ class Help(unittest.TestCase):
     def test_what_is_missing_is_said_as_it_is_written(self):
         for typed, wanted in (('node app.lua', '--name NAME is needed'),
                               ('serve', 'mare serve --listen HOST:PORT'),
-                              ('serve --listen foo', "'foo' is no HOST:PORT"),
-                              ('node --name a --listen foo', "'foo' is no HOST:PORT"),
+                              ('serve --listen foo', "'foo' is not HOST:PORT"),
+                              ('node --name a --listen foo', "'foo' is not HOST:PORT"),
                               ('trace draw', 'mare trace draw FILE'),
                               ('clock query', 'mare clock query 127.0.0.1:123')):
             done = run(*typed.split())

@@ -104,6 +104,12 @@ class Layout(unittest.TestCase):
         self.caught({'tests/unit/base/test_list.c': SPDX}, 'tests/unit/base/test_list.c:1:',
                     "add 'base/list' to unit_tests")
 
+    def test_case_that_is_made_and_never_called(self):
+        text = '-- SPDX-License-Identifier: MIT\nlocal function f()\n    t.in_folder(function()\n'
+        self.caught({'tests/lua/shared.lua': text + '        g()\n    end)\nend\n'},
+                    'tests/lua/shared.lua:3:', 'nobody calls')
+        self.assertEqual(self.breaches({'tests/lua/shared.lua': text + '    end)()\nend\n'}), [])
+
     def test_no_table(self):
         self.caught({'docs/architecture.md': 'Nothing.\n'}, 'docs/architecture.md:1:', 'table')
 

@@ -32,17 +32,27 @@ case "$*" in
 esac''',
     'dpkg-deb': '''case "$*" in
 "-x "*/chrony_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/chronyd" ;;
+"-x "*/corosync_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/corosync" ;;
 "-x "*/etcd-server_1.2_amd64.deb*) mkdir -p "$3/usr/bin"; touch "$3/usr/bin/etcd" ;;
 "-x "*/nginx_1.2_amd64.deb*) mkdir -p "$3/usr/sbin"; touch "$3/usr/sbin/nginx" ;;
 "-x "*/postgresql-15_1.2_amd64.deb*) mkdir -p "$3/usr/lib"; touch "$3/usr/lib/postgres" ;;
 *) exit 2 ;;
 esac''',
     'id': '''echo "${FAKE_UID:-0}"''',
+    # What npm has: a text, and the sum of it is its sum.
+    'npm': '''[ -z "${NO_REGISTRY:-}" ] || exit 7
+for p; do :; done
+touch "${p%@*}-${p##*@}.tgz"''',
+    'sha512sum': '''read -r sum file && [ "${BAD_SUM:-}" != "$file" ]''',
+    'tar': '''touch "$4/index.js"''',
 }
 
-# What the group `test` has of such packages, when it is there.
-UNPACKED = ['chrony/usr/sbin/chronyd', 'etcd-server/usr/bin/etcd', 'nginx/usr/sbin/nginx',
-            'postgresql-15/usr/lib/postgres']
+# What the group `test` has of such packages, when it is there; and of npm's.
+MODULES = ['event-lite-0.1.3', 'ieee754-1.2.1', 'int64-buffer-0.1.10', 'isarray-1.0.0',
+           'msgpack-lite-0.1.26', 'msgpack-rpc-lite-1.0.2']
+DEBIAN = ['chrony/usr/sbin/chronyd', 'etcd-server/usr/bin/etcd', 'nginx/usr/sbin/nginx',
+          'postgresql-15/usr/lib/postgres']
+UNPACKED = sorted(DEBIAN + [f'{module}/index.js' for module in MODULES])
 
 
 class Setup(unittest.TestCase):
@@ -52,6 +62,8 @@ class Setup(unittest.TestCase):
             for name, body in FAKES.items():
                 (state / name).write_text(f'#!/bin/sh\n{body}\n', encoding='ascii')
                 (state / name).chmod(0o755)
+            if env.get('NO_NPM'):
+                (state / 'npm').unlink()
             if env.get('UPDATED'):
                 (state / 'updated').touch()
             if env.get('SUDO'):
@@ -59,12 +71,12 @@ class Setup(unittest.TestCase):
                                             encoding='ascii')
                 (state / 'sudo').chmod(0o755)
             for tool in ('sh', 'awk', 'sed', 'tr', 'env', 'dirname', 'true', 'touch', 'mkdir', 'mv',
-                         'rm'):
+                         'rm', 'ln', 'grep'):
                 (state / tool).symlink_to(next(p for p in (f'/usr/bin/{tool}', f'/bin/{tool}')
                                                if os.path.exists(p)))
             # In a tree of its own, whose build folder it may declare out of date.
             (state / 'tools').mkdir()
-            for name in ('setup.sh', 'packages.txt'):
+            for name in ('setup.sh', 'packages.txt', 'npm.sums'):
                 shutil.copy(tap.ROOT / 'tools' / name, state / 'tools')
             (state / 'build').mkdir()
             (state / 'build/build.ninja').touch()
@@ -75,7 +87,10 @@ class Setup(unittest.TestCase):
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   check=False)
             done.unpacked = sorted(str(p.relative_to(state / 'build-unpacked'))
-                                   for p in (state / 'build-unpacked').rglob('*') if p.is_file())
+                                   for p in (state / 'build-unpacked').rglob('*')
+                                   if p.is_file() and 'node_modules' not in p.parts)
+            done.required = sorted(p.parent.name for p in
+                                   (state / 'build-unpacked/node_modules').glob('*/index.js'))
             done.outdated = (state / 'build/build.ninja').stat().st_mtime < 1e9
             return done
 
@@ -86,7 +101,7 @@ class Setup(unittest.TestCase):
         return [line.split()[1] for line in lines if line.split()[:1] == [group]]
 
     def test_nothing_missing_says_nothing(self):
-        done = self.setup_sh('peers', HAVE=' '.join(self.packages('peers')))
+        done = self.setup_sh('peers', HAVE=' '.join(self.packages('peers')) + ' corosync')
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
         self.assertFalse(done.outdated)
 
@@ -129,10 +144,11 @@ class Setup(unittest.TestCase):
         self.assertEqual(done.unpacked, UNPACKED)
 
     def test_what_is_unpacked_or_installed_is_left_alone(self):
-        have = ' '.join(self.packages('test'))
-        for env in ({'UNPACKED': 'chrony etcd-server nginx postgresql-15'},
-                    {'HAVE': have + ' chrony etcd-server nginx postgresql-15'},
-                    {'UNPACKED': 'nginx etcd-server', 'HAVE': have + ' chrony postgresql-15'}):
+        have, modules = ' '.join(self.packages('test')), ' '.join(MODULES)
+        for env in ({'UNPACKED': f'chrony etcd-server nginx postgresql-15 {modules}'},
+                    {'UNPACKED': modules, 'HAVE': have + ' chrony etcd-server nginx postgresql-15'},
+                    {'UNPACKED': f'nginx etcd-server {modules}',
+                     'HAVE': have + ' chrony postgresql-15'}):
             done = self.setup_sh('test', **{'HAVE': have, 'UPDATED': '1', **env})
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''), env)
 
@@ -159,6 +175,26 @@ class Setup(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn('sudo apt-get install', done.stderr)
         self.assertNotIn('chrony', done.stderr)
+
+    def test_modules_of_npm_are_found_by_their_names(self):
+        done = self.setup_sh('test', UPDATED='1')
+        self.assertEqual(done.required, [module.rsplit('-', 1)[0] for module in MODULES])
+
+    def test_without_the_registry_or_with_another_file_modules_are_left_out(self):
+        have = ' '.join(self.packages('test')) + ' chrony etcd-server nginx postgresql-15'
+        for env in ({'NO_REGISTRY': '1'}, {'BAD_SUM': 'msgpack-rpc-lite-1.0.2.tgz'}):
+            done = self.setup_sh('test', HAVE=have, **env)
+            self.assertEqual((done.returncode, done.unpacked), (0, []), done.stderr)
+            self.assertIn('the tests that want it will be skipped', done.stdout)
+
+    def test_without_npm_its_modules_are_left_out_without_a_word(self):
+        have = ' '.join(self.packages('test')) + ' chrony etcd-server nginx postgresql-15'
+        done = self.setup_sh('test', HAVE=have, NO_NPM='1')
+        self.assertEqual((done.returncode, done.stdout, done.unpacked), (0, '', []), done.stderr)
+
+    def test_every_module_of_npm_has_a_sum(self):
+        sums = (tap.ROOT / 'tools/npm.sums').read_text(encoding='ascii').split()[1::2]
+        self.assertEqual(sums, [f'{module}.tgz' for module in MODULES])
 
     def test_unknown_group(self):
         self.assertNotEqual(self.setup_sh('nonsense').returncode, 0)

@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- Requests to a cluster of etcd, by its JSON gateway: which member is asked, how long it has, who
--- asks, and what a failure means. The other files of this folder add to the class `Client`.
+-- Requests to a cluster of etcd through its JSON gateway: which member is asked, how long it has,
+-- as which user, and what a failure means. The other files of this folder add to the class
+-- `Client`.
 --
--- A member that gives no answer, or says that it cannot now, is left for the next one, until the
--- deadline. That is done with every request that did not get to a member. One that did, and whose
--- answer did not come, may have been done, or may be done yet: it is asked of another member only
--- if it can be repeated (`how.again`), which `how.doubtful` tells then; else it is "unsure".
+-- If a member gives no answer, or says that it cannot now, the next one is asked, until the
+-- deadline. A request that did not get to a member is always repeated in this way. If it did, and
+-- no answer came, it may have been done, or may be done later. Then it is repeated only if that is
+-- harmless (`how.again`), and `how.doubtful` is set; else the result is "unsure".
 local mare, json, http = require "mare", require "mare.json", require "mare.http"
 local raw = require "mare._http"
 
@@ -14,7 +15,7 @@ Client.__index = Client
 
 -- ---- Values in JSON -----------------------------------------------------------------------------
 
---- Bytes as the gateway has them, and back: raises an error for what they cannot be.
+--- Bytes in the gateway's form, and back. Decoding raises an error for malformed text.
 Client.encode = raw.encode64
 
 function Client.bytes(text)
@@ -45,14 +46,14 @@ local function failure(message, code, more)
     return made
 end
 
--- Codes of gRPC: those of requests that were refused, and those of which nobody knows.
+-- Codes of gRPC: for requests that were refused; and for requests whose outcome is unknown.
 local INVALID, NOT_FOUND, EXISTS, DENIED, EXHAUSTED, PRECONDITION = 3, 5, 6, 7, 8, 9
 local DEADLINE, OUT_OF_RANGE, UNAVAILABLE, UNAUTHENTICATED = 4, 11, 14, 16
 local codes = {[INVALID] = "invalid", [NOT_FOUND] = "noname", [EXISTS] = "exists",
     [DENIED] = "denied", [EXHAUSTED] = "full", [PRECONDITION] = "failed",
     [OUT_OF_RANGE] = "invalid", [UNAUTHENTICATED] = "denied"}
 
--- What is said before anything is done.
+-- Refusals that etcd makes before it does anything.
 local before = {"no leader", "too many requests", "not supported for learner"}
 
 local function says(message, ...)
@@ -62,7 +63,7 @@ local function says(message, ...)
     return false
 end
 
---- What etcd means by an error, of which it says a number and a text.
+--- Our failure for an error of etcd, which has a number and a text.
 function Client.failure_of(number, message)
     message = type(message) == "string" and message or "an error without a text"
     if number == UNAUTHENTICATED or says(message, "invalid auth token", "revision in header is old",
@@ -77,13 +78,13 @@ function Client.failure_of(number, message)
     elseif says(message, table.unpack(before)) then
         return failure(message, "unavailable", {passing = true})
     elseif number == UNAVAILABLE or number == DEADLINE or says(message, "context deadline exceeded",
-        "context canceled") then -- with the number of an unknown error
+        "context canceled") then -- etcd sends this with the code of an unknown error
         return failure(message, "unavailable", {passing = true, unsure = true})
     end
     return failure(message, codes[number] or "failed", {unsure = not codes[number]})
 end
 
--- What an answer that is none of the gateway's means.
+-- Our failure for an answer that is not from the gateway.
 local function strange(response, text)
     local status = response.status
     local message = ("the server answers %d, not as etcd's gateway does: %s"):format(status,
@@ -98,12 +99,13 @@ local function is_json(response)
     return (response.headers["content-type"] or ""):lower():find "^application/json" ~= nil
 end
 
---- What one message of etcd's says: a table, or nil and a failure. Messages of a stream have their
---- contents in `result` or `error`.
+--- The contents of one message of etcd: a table, or nil and a failure. In a stream the contents are
+--- in `result` or `error`.
 function Client.message_of(value)
     local wrong = type(value) == "table" and value.error
     if type(value) ~= "table" then
-        return nil, failure("an answer that is no object", "badmsg", {unsure = true, odd = true})
+        return nil, failure("an answer that is not an object", "badmsg",
+            {unsure = true, odd = true})
     elseif type(wrong) == "table" then
         return nil, Client.failure_of(wrong.grpc_code, wrong.message)
     elseif wrong then
@@ -112,20 +114,21 @@ function Client.message_of(value)
     return type(value.result) == "table" and value.result or value
 end
 
--- Codes of a request that failed which say as much here. Any other is "unavailable": nobody could
--- be reached.
+-- Codes of mare.http that are passed on. All others become "unavailable": no member could be
+-- reached.
 local telling = {timeout = true, denied = true, badmsg = true, toobig = true, nomem = true}
 
--- A request to which there is no answer, or half of one; `sent`: a member may have got it.
+-- The failure of a request without an answer, or with half of one. `sent`: a member may have got
+-- it.
 local function unanswered(message, code, sent)
     if code == "cancelled" then return failure(message, code, {unsure = sent}) end
-    local cut = message:find("cut short", 1, true) -- as mare.http has it
+    local cut = message:find("cut short", 1, true) -- the words of mare.http
     code = telling[code] and not cut and code or "unavailable"
     return failure(message, code, {passing = code ~= "toobig", unsure = sent,
-        odd = code == "badmsg" or code == "denied"}) -- the second by TLS
+        odd = code == "badmsg" or code == "denied"}) -- "denied" comes from TLS
 end
 
--- Takes the whole answer: a table, or nil and a failure.
+-- Reads the whole answer: a table, or nil and a failure.
 local function take_all(self, response)
     local text, message, code = response:text()
     response:close()
@@ -137,7 +140,7 @@ local function take_all(self, response)
     local value
     value, message = json.decode(text, {size = self.most})
     if value == nil then
-        return nil, failure("an answer that is no JSON: " .. message, "badmsg",
+        return nil, failure("an answer that is not JSON: " .. message, "badmsg",
             {passing = true, unsure = true, odd = true})
     end
     local answer, why = Client.message_of(value)
@@ -145,19 +148,19 @@ local function take_all(self, response)
     return answer, why
 end
 
--- Takes an answer that goes on and on: the response itself, or nil and a failure.
+-- Begins an answer that goes on as a stream: the response, or nil and a failure.
 local function take_stream(self, response)
     if response.status == 200 and is_json(response) then return response end
-    local _, why = take_all(self, response) -- none that is good: it has the status, or the type
+    local _, why = take_all(self, response) -- an answer with the wrong status or type
     return nil, why
 end
 
 -- ---- One try ------------------------------------------------------------------------------------
 
--- What a stream may have in all. What one message may have is the reader's to see.
+-- A stream as a whole has no limit; its reader limits each message.
 local ENDLESS <const> = {body = math.maxinteger}
 
--- Asks the member of an endpoint, which has so many seconds.
+-- Asks the member at an endpoint, which has so many seconds.
 local function try(self, endpoint, path, text, how, token, seconds)
     local what = {url = endpoint .. "/v3/" .. path, body = text, kept = not how.stream,
         connect_time = math.max(0.001, math.min(seconds, how.time)),
@@ -190,8 +193,8 @@ end
 -- Seconds between two rounds of all members: the first, and the most.
 local PAUSE, PAUSE_MOST = 0.02, 0.5
 
--- Asks the members in turn, each once. Returns what the one said that had an answer; or nil and the
--- last failure, and whether it is of use to ask again.
+-- Asks the members in turn, each once. Returns the first answer; or nil and the last failure, and
+-- whether another round makes sense.
 local function round(self, path, text, how)
     local why, hope
     for _ = 1, #self.endpoints do
@@ -212,7 +215,7 @@ local function round(self, path, text, how)
             if self.token == token then self.token = nil end
         elseif not why.passing or why.unsure and not how.again then
             return nil, why, false
-        elseif self.at == at then -- else another routine was faster
+        elseif self.at == at then -- else another routine has moved on already
             self.at = at % #self.endpoints + 1
         end
         hope = hope or not why.odd
@@ -221,9 +224,8 @@ local function round(self, path, text, how)
     return nil, why, hope
 end
 
---- Asks for what the path names, with a table as the request, until there is an answer, or the
---- deadline has passed. Returns what `how.decode` makes of the answer, or the answer; or nil,
---- message, code.
+--- Makes a request until there is an answer, or the deadline has passed. Returns what `how.decode`
+--- makes of the answer, or the answer; or nil, message, code.
 function Client:ask(path, body, how)
     local text, pause = json.encode(body), PAUSE
     how.time = how.time or self.try_time
@@ -250,18 +252,18 @@ function Client:ask(path, body, how)
     end
 end
 
---- Whether the member of an endpoint, of whom nothing was heard for long, answers at all.
+--- Whether the member at an endpoint still answers, after a long silence.
 function Client:is_there(endpoint)
     return self.http:get(endpoint .. "/version", mare.deadline(self.try_time)) == 200
 end
 
---- A timeout as a deadline: of the call, or the client's.
+--- The deadline of a call: from its timeout, or from the client's.
 function Client:deadline(timeout)
     if type(timeout) == "userdata" then return timeout end
     return mare.deadline(timeout or self.timeout)
 end
 
---- The client of these endpoints, with options that were checked.
+--- Makes a client. The options were checked.
 function Client.new(endpoints, options)
     local most = options.most or 16 << 20
     return setmetatable({
@@ -276,7 +278,7 @@ function Client.new(endpoints, options)
         most = most,
         limits = {body = most},
         http = http.client {tls = options.tls, limits = {body = most}},
-        open = {}, -- watches and leases, to be closed with the client
+        open = {}, -- watches and leases, which are closed with the client
     }, Client)
 end
 

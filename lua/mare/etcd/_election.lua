@@ -1,21 +1,21 @@
 -- SPDX-License-Identifier: MIT
--- Elections: who has the lock of an election leads, its value says who that is, and its fencing
--- number is the epoch.
+-- Elections: the holder of the election's lock is the leader. The value of its key tells who that
+-- is, and its fencing number is the epoch.
 local checks = require "mare._check"
 local Client = require "mare.etcd._client"
 
 local Election = {__name = "mare.etcd.election"}
 Election.__index = Election
 
---- An election of that name.
+--- The election of that name.
 function Client:election(name)
     checks.argument("election", name, 1, "string")
     return setmetatable({client = self, title = name, line = self:line_of("election", name)},
         Election)
 end
 
---- Waits until this candidate leads, for as long as the timeout says, or as it takes. Others know
---- it by the value. Returns its term, which is a lock; or nil, message, code.
+--- Waits until this candidate leads: up to the timeout, or without limit. `value` tells others who
+--- it is. Returns its term, which is a lock; or nil, message, code.
 function Election:campaign(value, timeout, options)
     checks.argument("campaign", value, 1, "string")
     if self.term and self.term:held() then return nil, "it leads already", "exists" end
@@ -26,13 +26,13 @@ function Election:campaign(value, timeout, options)
     return term, message, code
 end
 
---- Leads no more, if it did. As `lock:unlock`.
+--- Stops leading, if it did. As `lock:unlock`.
 function Election:resign(timeout)
     if not self.term then return false end
     return self.term:unlock(timeout)
 end
 
---- Who leads, and the epoch; or nil, message, code: "noname" if nobody does.
+--- Returns the leader and the epoch; or nil, message, code: "noname" if nobody leads.
 function Election:leader(timeout)
     local list, message, code = self.client:list(self.line,
         {order = "created", limit = 1, timeout = timeout})
@@ -43,7 +43,7 @@ end
 
 -- ---- Changes ------------------------------------------------------------------------------------
 
--- All candidates as they are now, and a watch of what becomes of them.
+-- Reads all candidates, and begins a watch on them.
 local function begin(self, state)
     local list, revision, code = self.client:list(self.line)
     if not list then return nil, revision, code end
@@ -56,7 +56,7 @@ local function begin(self, state)
     return true
 end
 
--- The next event; or a new beginning, if some have been forgotten.
+-- The next event. If etcd has forgotten events, begins again.
 local function take(self, state)
     local event, message, code
     if state.watch then
@@ -81,8 +81,8 @@ function Changes:__close()
     if self.watch then self.watch:close() end
 end
 
---- For a loop: each time that somebody else leads, who that is and the epoch, beginning with who
---- leads now; when nobody does, false and the epoch that is over. A failure is an error.
+--- For a loop: each new leader and its epoch, beginning with the present one; false and the epoch
+--- that has ended, if nobody leads. A failure raises an error.
 function Election:changes()
     local state = setmetatable({}, Changes)
     return function()

@@ -6,7 +6,7 @@ local encode, bytes, int, list_of = Client.encode, Client.bytes, Client.int, Cli
 
 -- ---- Ranges -------------------------------------------------------------------------------------
 
--- The first key after all that begin with the prefix; "\0" stands for the end of all keys.
+-- The first key after all keys with the prefix; "\0" stands for the end of all keys.
 local function after_prefix(prefix)
     local kept = prefix:match "^(.-)\xff*$"
     if kept == "" then return "\0" end
@@ -26,7 +26,7 @@ local function is_order(value) return orders[value] ~= nil end
 local function is_revision(value) return math.type(value) == "integer" and value > 0 end
 local function is_time(value) return type(value) == "userdata" or checks.span(value) end
 
---- What the options of this module can be, by their names.
+--- The types of the options of this module, by name.
 local kinds = {
     timeout = {is_time, "seconds or a deadline"}, to = {"string", "a string"},
     revision = {is_revision, "a revision"}, limit = {is_revision, "an integer above 0"},
@@ -36,7 +36,7 @@ local kinds = {
     prefix = {"boolean", "true or false"},
 }
 
---- Checks the options of a call, of which these are allowed.
+--- Checks the options of a call. `allowed`: their names.
 function Client.check(name, index, options, allowed, level)
     if options == nil then return {} end
     level = (level or 3) + 1
@@ -50,7 +50,7 @@ end
 
 local check = Client.check
 
--- What a request for a range asks, beside the keys.
+-- The fields of a request for a range, except the keys.
 local function range_request(key, options, prefix)
     local request = Client.range_of(key, options.to, prefix)
     request.revision, request.limit = options.revision, options.limit
@@ -62,7 +62,7 @@ local function range_request(key, options, prefix)
     return request
 end
 
---- A key with its value, as programs see it.
+--- A key with its value, for programs.
 function Client.item_of(kv)
     return {key = bytes(kv.key), value = bytes(kv.value), created = int(kv.create_revision),
         modified = int(kv.mod_revision), version = int(kv.version),
@@ -88,8 +88,8 @@ local function ask_range(self, request, deadline, decode)
     return self:ask("kv/range", request, {deadline = deadline, again = true, decode = decode})
 end
 
---- The value of a key, and the key with all that is known of it; or nil, message, code: "noname" if
---- there is no such key.
+--- The value of a key, and all that is known of the key; or nil, message, code: "noname" if there
+--- is no such key.
 function Client:get(key, options)
     checks.argument("get", key, 1, "string")
     options = check("get", 2, options, get_options)
@@ -109,8 +109,9 @@ local list_options = checks.set("to", "limit", "revision", "keys_only", "order",
 -- Keys that are asked for at a time.
 local PAGE = 1000
 
--- The next page of what `state` asks for: a list, or nil, message, code. All of them are of one
--- revision. Only in the order of keys can one say where to go on.
+-- The next page that `state` asks for: a list, or nil, message, code. All pages are of one
+-- revision. Pages work only in the order of keys: in another order a request cannot say where to go
+-- on.
 local function next_page(self, state)
     local options, request = state.options, state.request
     local page = options.page or PAGE
@@ -134,7 +135,7 @@ local function next_page(self, state)
 end
 
 local function pages_of(prefix, options)
-    if options.timeout and type(options.timeout) ~= "userdata" then -- one for all pages
+    if options.timeout and type(options.timeout) ~= "userdata" then -- one timeout for all pages
         local copy = {}
         for key, value in pairs(options) do copy[key] = value end
         copy.timeout = mare.deadline(options.timeout)
@@ -144,8 +145,8 @@ local function pages_of(prefix, options)
         left = options.limit, whole = options.order and options.order ~= "key"}
 end
 
---- The keys that begin with a prefix, or from one up to the option `to`, as a list, and the
---- revision that they are of; or nil, message, code.
+--- The keys with a prefix, or from one up to the option `to`: a list, and its revision; or nil,
+--- message, code.
 function Client:list(prefix, options)
     checks.argument("list", prefix, 1, "string")
     local state = pages_of(prefix, check("list", 2, options, list_options))
@@ -158,7 +159,7 @@ function Client:list(prefix, options)
     return all, state.revision
 end
 
---- An iterator over the same, which asks for a page at a time. A failure is an error.
+--- An iterator over the same keys, a page at a time. A failure raises an error.
 function Client:each(prefix, options)
     checks.argument("each", prefix, 1, "string")
     local state = pages_of(prefix, check("each", 2, options, list_options))
@@ -177,7 +178,7 @@ end
 
 local count_options = checks.set("to", "revision", "serializable", "timeout")
 
---- How many they are.
+--- The number of these keys.
 function Client:count(prefix, options)
     checks.argument("count", prefix, 1, "string")
     options = check("count", 2, options, count_options)
@@ -192,7 +193,7 @@ end
 local put_options = checks.set("lease", "previous", "timeout")
 local delete_options = checks.set("prefix", "to", "previous", "timeout")
 
--- The number of a lease, which may be given as an object.
+-- The number of a lease, given as a number or an object.
 local function lease_number(name, lease)
     if lease == nil or math.type(lease) == "integer" then return lease end
     local number = type(lease) == "table" and lease.number
@@ -211,8 +212,8 @@ local function delete_request(key, options)
     return request
 end
 
---- Gives a key a value. Returns the revision in which it has it, and with the option `previous` the
---- key as it was; or nil, message, code.
+--- Sets the value of a key. Returns the new revision, and with the option `previous` the old key;
+--- or nil, message, code.
 function Client:put(key, value, options)
     checks.argument("put", key, 1, "string")
     checks.argument("put", value, 2, "string")
@@ -224,8 +225,8 @@ function Client:put(key, value, options)
         end})
 end
 
---- Deletes a key, or a range of them. Returns how many there were, the revision, and with the
---- option `previous` the keys as they were; or nil, message, code.
+--- Deletes a key, or a range. Returns how many keys there were, the revision, and with the option
+--- `previous` the old keys; or nil, message, code.
 function Client:delete(key, options)
     checks.argument("delete", key, 1, "string")
     options = check("delete", 2, options, delete_options)
@@ -236,7 +237,7 @@ function Client:delete(key, options)
         end})
 end
 
---- Forgets what was before a revision. Returns true, or nil, message, code.
+--- Makes the cluster forget all before a revision. Returns true, or nil, message, code.
 function Client:compact(revision, options)
     if not is_revision(revision) then checks.argument("compact", nil, 1, "revision") end
     options = check("compact", 2, options, checks.set("timeout"))
@@ -248,7 +249,8 @@ end
 
 -- ---- Transactions -------------------------------------------------------------------------------
 
--- By the word for it: what is compared, the field of the value, and what that is made of.
+-- By the word of a comparison: what etcd compares, the field of the value, and how the value is
+-- encoded.
 local targets = {value = {"VALUE", "value", encode}, version = {"VERSION", "version"},
     created = {"CREATE", "create_revision"}, modified = {"MOD", "mod_revision"},
     lease = {"LEASE", "lease"}}
@@ -274,7 +276,7 @@ local in_transaction = {get = checks.set("revision"),
     list = checks.set("to", "limit", "revision", "keys_only", "order", "descending"),
     put = checks.set("lease", "previous"), delete = checks.set("prefix", "to", "previous")}
 
--- One operation as the gateway has it, and whether it changes nothing.
+-- One operation in the gateway's form, and whether it changes nothing.
 local function operation(which, i, given)
     local name, key, third, fourth = table.unpack(given, 1, 4)
     local allowed = in_transaction[name]
@@ -294,7 +296,7 @@ local function operation(which, i, given)
     return {request_range = range_request(key, options, name == "list")}, true
 end
 
--- What an operation gave.
+-- The result of an operation.
 local function outcome(given, answer)
     local name = given[1]
     if name == "put" then
@@ -312,8 +314,8 @@ end
 
 local transaction_fields = checks.set("compare", "success", "failure", "timeout")
 
---- Does what is in `success` if all that is in `compare` holds, else what is in `failure`, at once.
---- Returns whether it held, a list of what the operations gave, and the revision; or nil, message,
+--- In one step: if all in `compare` holds, does what is in `success`, else what is in `failure`.
+--- Returns whether it held, a list of the operations' results, and the revision; or nil, message,
 --- code.
 function Client:transaction(what)
     check("transaction", 1, what or error("bad argument #1 to 'transaction' (table expected)", 2),

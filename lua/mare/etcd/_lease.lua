@@ -3,8 +3,9 @@
 --
 -- A lease is alive for this process until `ends`, by its own monotonic clock: so long after the
 -- last renewal was *sent* as the cluster has granted, less a bound for the drift of clocks. The
--- cluster counts from when it got the renewal, so it never ends a lease that is alive here. Once
--- it has ended it is never alive again, whatever the cluster says: somebody may have been told.
+-- cluster counts from when it got the renewal, so it never ends a lease that is alive here. Once it
+-- has ended it is never alive again, whatever the cluster says: others may have been told of its
+-- end.
 local mare, checks = require "mare", require "mare._check"
 local Client = require "mare.etcd._client"
 local int = Client.int
@@ -12,10 +13,10 @@ local int = Client.int
 local Lease = {__name = "mare.etcd.lease"}
 Lease.__index = Lease
 
--- What of a lease is left of it if clocks differ by no more than 1 %.
+-- The part of a lease that is left if clocks differ by up to 1 %.
 local SURE <const> = 0.99
 
--- The lease has ended here. Who waits for that is told.
+-- The lease has ended here. Tells those who wait for that.
 local function lose(self, message, code)
     if self.reason then return end
     self.reason, self.code = message, code
@@ -23,7 +24,7 @@ local function lose(self, message, code)
     self.gone:close()
 end
 
---- Whether it is alive; or nil, why not, and "lost", or "closed" if this process has ended it.
+--- Whether it is alive; or nil, why not, and "lost", or "closed" if this process ended it.
 function Lease:alive()
     if not self.reason and mare.now() >= self.ends then
         lose(self, "the lease was not renewed in time", "lost")
@@ -32,10 +33,10 @@ function Lease:alive()
     return true
 end
 
---- The cluster says that there is no such lease.
+--- The cluster says that the lease does not exist.
 function Lease:ended() lose(self, "the lease has ended", "lost") end
 
---- For how many seconds it is, if it is not renewed.
+--- How many seconds it lives if it is not renewed.
 function Lease:left()
     return self:alive() and math.max(0, self.ends - mare.now()) or 0
 end
@@ -43,15 +44,16 @@ end
 --- Its number for etcd.
 function Lease:id() return self.number end
 
--- A lease as a case of a select: ready when it has ended. Its routine may be held back, so the
--- clock is looked at, too.
+-- A lease as a case of a select: ready when it has ended. Its routine may be delayed, so this looks
+-- at the clock, too.
 function Lease:__select()
     local alive, message, code = self:alive()
     if not alive then return true, nil, message, code end
     return self.gone, self:left()
 end
 
--- Renews it once. A member that gives no answer is left early, so that all can be asked in time.
+-- Renews it once. Leaves a member without an answer early, so that all members can be asked in
+-- time.
 local function renew(self)
     local sent, third = mare.now(), self.ttl / 3
     local seconds, message, code = self.client:ask("lease/keepalive", {ID = self.number},
@@ -66,7 +68,7 @@ local function renew(self)
     return seconds, message
 end
 
--- A failure is no reason to wait: another try may be in time.
+-- After a failure try again soon: there may still be time.
 local PAUSE <const> = 0.05
 
 local function keep(self)
@@ -99,8 +101,8 @@ function Client:lease(ttl, options)
     return lease
 end
 
---- Ends it, and with it every key that is under it. Returns true, or nil, message, code: then it
---- ends by itself. False: it had ended.
+--- Ends the lease, and with it every key under it. Returns true; false if it had ended; or nil,
+--- message, code: then it ends by itself.
 function Lease:revoke(timeout)
     if not self:alive() then return false end
     lose(self, "the lease was ended", "closed")
@@ -117,9 +119,9 @@ local function revoke_for(endpoints, options, number)
     client:ask("lease/revoke", {ID = number}, {deadline = client:deadline(), again = true})
 end
 
---- Ends it where nothing can be waited for: in a <close> of a routine that fails, by another
---- routine; of a process that dies of an error or is killed, by a process that lives just for this.
---- If that cannot be done either, it ends by itself.
+--- Ends it where nothing can wait. In the <close> of a routine that fails, another routine does it.
+--- In a process that dies of an error or is killed, a new process does. If that fails too, the
+--- lease ends by itself.
 function Lease:abandon()
     if not self:alive() then return end
     if pcall(mare.go, Lease.revoke, self) then return end
@@ -132,10 +134,10 @@ function Lease:__close()
     if coroutine.isyieldable() then self:revoke() else self:abandon() end
 end
 
---- The lease that the locks and elections of this client share. A lost one is replaced.
+--- The lease that the locks and elections of this client share. Makes a new one if that was lost.
 function Client:session(deadline)
     while not (self.shared and self.shared:alive()) do
-        if self.asking then -- another routine does
+        if self.asking then -- another routine is asking
             local _, message, code = self.asking:receive(deadline)
             if code ~= "closed" then return nil, message, code end
         else

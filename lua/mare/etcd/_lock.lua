@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: MIT
--- Locks. Who wants one puts a key of its own, under a lease, below the lock's; the oldest key has
--- the lock, and the revision that made it is its fencing number, which only grows.
+-- Locks. To get one, a client puts a key of its own, under a lease, below the lock's. The oldest
+-- key has the lock. The revision that made it is its fencing number, which only grows.
 --
 --     mare/lock/NAME/LEASE.1   created 17   has the lock
 --     mare/lock/NAME/LEASE.1   created 21   watches the one before it, and no other
 --     mare/lock/NAME/LEASE.2   created 25   watches the one before it
 --
--- A request whose answer did not come may be done later, even after the key has been deleted; then
--- nobody would ever delete it. So the request says: only if there is no key mare/void/LEASE.1. Who
--- goes after such a request makes that key, in the transaction that deletes its own. It goes with
--- the lease.
+-- A request without an answer may be carried out later, even after the key was deleted; then nobody
+-- would ever delete the new key. So the request has a condition: there must be no key
+-- mare/void/LEASE.1. A holder that leaves after such a request makes that key, in the transaction
+-- that deletes its own. The lease removes it at the end.
 local mare, checks = require "mare", require "mare._check"
 local Client = require "mare.etcd._client"
 local encode, int, list_of = Client.encode, Client.int, Client.list_of
@@ -18,15 +18,15 @@ local ENDED <const> = "the lease ended before the lock was got"
 
 -- ---- A place in line ----------------------------------------------------------------------------
 
--- Names in keys: without a slash, so that no lock is below another one.
+-- Escapes a name: without slashes, so that no lock lies below another one.
 local function escape(name)
     return (name:gsub("[%%/]", function(letter) return ("%%%02X"):format(letter:byte()) end))
 end
 
---- What the keys of a line begin with.
+--- The prefix of the keys of a line.
 function Client:line_of(kind, name) return self.prefix .. kind .. "/" .. escape(name) .. "/" end
 
--- The request for the newest keys of a line, before a revision.
+-- The request for the newest keys of a line before a revision.
 local function newest(line, count, before)
     local request = Client.range_of(line, nil, true)
     request.sort_order, request.sort_target, request.limit = "DESCEND", "CREATE", count
@@ -36,13 +36,13 @@ end
 
 local function first_of(response) return list_of(list_of(response.response_range).kvs)[1] end
 
--- The key and where it was made, of one that was asked for; nil: there is none.
+-- The key and its revision, from an answer; nil: there is none.
 local function place_of(kv)
     return kv and {key = Client.bytes(kv.key), created = int(kv.create_revision)}
 end
 
--- Asks again whether the key is there, and who is before it. Returns its own place, the one before
--- it and the revision; nil, message, code.
+-- Asks again whether the key is there, and which is before it. Returns its own place, the one
+-- before it and the revision; or nil, message, code.
 local function look(self, deadline)
     local own, ahead, revision = self.client:ask("kv/txn", {success = {
         {request_range = Client.range_of(self.key)},
@@ -80,7 +80,7 @@ local function enter(self, deadline)
     }, how)
     self.doubtful = how.doubtful
     if own then self.created = own.created end
-    if own and not revision then return look(self, deadline) end -- it was there from a try before
+    if own and not revision then return look(self, deadline) end -- an earlier try has put it there
     if own == nil and revision ~= "noname" then return nil, ahead, revision end
     if own == nil then self.lease:ended() end
     if not own then return nil, ENDED, "lost" end
@@ -99,12 +99,13 @@ local function leave(self, deadline)
         return int(gone.deleted) > 0
     end}
     local there, message, code = self.client:ask("kv/txn", request, how)
-    if code == "noname" then return false end -- the lease has gone, and all its keys
+    if code == "noname" then return false end -- the lease is gone, with all its keys
     if there == false then there = self.doubtful or how.doubtful or false end
     return there, message, code
 end
 
--- Leaves the line in a routine of its own, as long as that is of use: the lease keeps the key.
+-- Leaves the line in a routine of its own. Tries as long as the lease lives, because that keeps the
+-- key.
 local function leave_later(self)
     if not self.lease:alive() then return end
     mare.go(function()
@@ -115,7 +116,7 @@ local function leave_later(self)
     end)
 end
 
--- Waits until the one before in line is gone, or the lease.
+-- Waits until the key before it is gone, or the lease has ended.
 local function wait_for(self, ahead, revision, deadline)
     local watch, message, code = self.client:watch(ahead.key, {revision = revision + 1,
         only = "delete", timeout = self.client:deadline(deadline)})
@@ -131,8 +132,8 @@ local function wait_for(self, ahead, revision, deadline)
     return nil, event, message
 end
 
--- Until it is at the head of the line. What has come must be read again: while one waits, the lease
--- may end, and then one's own key has gone, too.
+-- Waits until the key is at the head of the line. Reads its place again after each wait: the lease
+-- may have ended meanwhile, and the key with it.
 local function get_to_head(self, deadline)
     local own, ahead, revision = enter(self, deadline or self.client:deadline())
     while own and ahead do
@@ -179,12 +180,12 @@ function Client:acquire(kind, call, name, timeout, options)
         leave_later(lock)
         local late = not lock.created and code == "lost" and not options.lease
         if not late then return nil, message, code end
-        -- The lease had ended before this began, and nobody knew: there will be a new one.
+        -- The lease had ended before this began, and nobody had noticed: get a new one.
     end
 end
 
---- Waits for the lock of that name, and takes it: for as long as the timeout says, or as it takes.
---- Returns the lock, or nil, message, code.
+--- Waits for the lock of that name, and takes it: up to the timeout, or without limit. Returns the
+--- lock, or nil, message, code.
 function Client:lock(name, timeout, options)
     return self:acquire("lock", "lock", name, timeout, options)
 end
@@ -195,8 +196,8 @@ function Lock:held()
     return self.lease:alive()
 end
 
---- Its fencing number: greater than that of everybody who held this lock before. As `held`, if it
---- is not.
+--- Its fencing number: larger than that of all earlier holders of this lock. As `held` if it is not
+--- held.
 function Lock:fence()
     local held, message, code = self:held()
     if not held then return nil, message, code end
@@ -212,9 +213,9 @@ function Lock:__select()
     return self.lease.gone, self.lease:left()
 end
 
---- Gives it back. Returns true; false, if that was done before; or nil, message, code: "lost" if it
---- was lost before. When the cluster does not answer in time it is still tried for a while, and
---- then the lease ends.
+--- Gives the lock back. Returns true; false if it was unlocked before; or nil, message, code:
+--- "lost" if it was lost before. If the cluster does not answer in time, this goes on trying for a
+--- while; after that the lease ends.
 function Lock:unlock(timeout)
     if self.over then return false end
     local held, message, code = self:held()
@@ -232,7 +233,7 @@ Lock.close = Lock.unlock
 function Lock:__close()
     if coroutine.isyieldable() then
         self:unlock()
-    elseif self:held() then -- nothing can be waited for: see Lease:abandon
+    elseif self:held() then -- no wait is possible here: see Lease:abandon
         self.over = true
         if not pcall(leave_later, self) then self.lease:abandon() end
     end

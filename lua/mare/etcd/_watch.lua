@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- Watches: what happens to a key, or a range of them, from a revision on.
+-- Watches: the changes of a key, or of a range of keys, from a revision on.
 --
 --     etcd ── stream of JSON ──▶ routine ──▶ channel with room for some events ──▶ watch:receive()
 --
--- The routine is one of the process that watches. It notes the revision up to which all has been
--- passed on; when the stream ends it asks another member to go on from the next one. So nothing is
--- missed and nothing comes twice. What etcd has forgotten meanwhile (a compaction) ends the watch.
--- A stream that is silent says nothing of the member, so the member is asked from time to time.
+-- The routine belongs to the process that watches. It notes the revision up to which all events
+-- were passed on. When the stream ends it asks another member to go on from the next revision. So
+-- no event is missed, and none comes twice. If etcd has forgotten events meanwhile (a compaction),
+-- the watch ends. A silent stream does not show whether its member still works, so the member is
+-- asked from time to time.
 local mare, json, checks = require "mare", require "mare.json", require "mare._check"
 local Client = require "mare.etcd._client"
 local int, list_of = Client.int, Client.list_of
@@ -16,7 +17,7 @@ Watch.__index = Watch
 
 -- ---- The routine --------------------------------------------------------------------------------
 
--- The watch is over: who waits is told why, after what is still to be received.
+-- Ends the watch. Those who wait are told why, after they have received the events before.
 local function finish(state, message, code, revision)
     if state.code then return end
     state.message, state.code, state.compacted = message, code, revision
@@ -35,7 +36,7 @@ local function event_of(given)
     return event
 end
 
--- Why etcd has ended the stream; whether to go on elsewhere.
+-- Why etcd has ended the stream; and whether to go on with another member.
 local function cancelled(state, answer)
     if int(answer.compact_revision) > 0 then
         finish(state, "what comes next has been compacted", "compacted",
@@ -51,7 +52,7 @@ local function cancelled(state, answer)
     end
 end
 
--- Passes on what one message says. True: the stream goes on.
+-- Passes on the events of one message. True: the stream goes on.
 local function pass_on(state, answer)
     local revision = int(list_of(answer.header).revision)
     if answer.canceled then return cancelled(state, answer) end
@@ -67,12 +68,12 @@ local function pass_on(state, answer)
         if event.revision >= state.next and not state.channel:send(event) then return false end
     end
     local last = events[#events]
-    -- Without events it is news of how far all has been passed on.
+    -- A message without events still tells up to which revision all events were sent.
     state.next = math.max(state.next, (last and last.revision or revision) + 1)
     return true
 end
 
--- The next part of the stream; nil: it has ended, or the member is not there any more.
+-- The next part of the stream; nil: it has ended, or its member is gone.
 local function read(state, response, endpoint)
     while not state.code do
         local part, _, code = response:read(state.client.silence)
@@ -112,7 +113,7 @@ end
 -- Seconds between two streams that brought nothing: the first, and the most.
 local PAUSE <const>, PAUSE_MOST <const> = 0.02, 1
 
--- That a connection which was cut without a word is noticed.
+-- Makes sure that a connection which was cut silently is noticed.
 local function probe(stream, seconds)
     local idle = math.max(1, math.ceil(seconds))
     stream:option("keepalive", true)
@@ -159,8 +160,8 @@ local function check_options(options)
     return options
 end
 
---- Watches a key, a prefix or a range: from a revision on, or from now. Returns when the cluster
---- has begun to: the watch, or nil, message, code.
+--- Watches a key, a prefix or a range, from a revision on or from now. Returns when the cluster has
+--- begun: the watch, or nil, message, code.
 function Client:watch(key, options)
     checks.argument("watch", key, 1, "string")
     options = check_options(options)
@@ -210,7 +211,7 @@ function Watch:__select(case, event)
     return true, failure_of(self.state)
 end
 
---- The revision from which it would go on.
+--- The next revision that it will pass on.
 function Watch:next() return self.state.next end
 
 --- Ends it.

@@ -22,7 +22,7 @@ leader: 4 is an epoch of 0, 7 one of 3, and nobody who has heard of 7 follows 4.
             .. "it, 0 does not."},
         {5000, "0 has heard nobody for 4 ms, and takes the lead in epoch 4. The others have a "
             .. "later one and stay with 3. Now 0 and 3 both lead: work of epoch 4 is "
-            .. "refused by whoever has seen work of epoch 7."},
+            .. "refused by those that have seen work of epoch 7."},
         {12000, "The network is whole again. The next COORDINATOR of 3 ends it."},
     },
 }

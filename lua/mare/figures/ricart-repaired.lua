@@ -21,7 +21,7 @@ without its permission.]],
         {2000, "0 asks both others, then 1 does. 2 is dead."},
         {4000, "Both have the stamp 1, and 0 comes first by its number: it does not let 1 in, "
             .. "but it says so."},
-        {7000, "2 has said nothing for 5 ms: it is asked again, in vain."},
+        {7000, "2 has said nothing for 5 ms: it is asked again, and stays silent."},
         {8500, "The detectors say that 2 is down. 0 has the permission of all that live."},
     },
 }

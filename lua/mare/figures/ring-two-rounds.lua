@@ -10,7 +10,7 @@ numbers, so both choose 6: the second one does no harm, and costs fourteen messa
     notes = {
         {2000, "ELECTION of 2, [2], and ELECTION of 5, [5], leave together."},
         {3000, "6 knows that 7 is down and passes [5,6] on to 0."},
-        {9000, "Each list is back with who made it: [2,3,4,5,6,0,1] and [5,6,0,1,2,3,4]. "
+        {9000, "Each list is back at its maker: [2,3,4,5,6,0,1] and [5,6,0,1,2,3,4]. "
             .. "The highest number on both is 6. COORDINATOR goes round once more, twice, "
             .. "to tell everybody, with the list: who leads, and who is on the new ring."},
     },

@@ -62,7 +62,7 @@ straight back.]],
         {1000, "All look up. Those responsible for their own pattern find that without a "
             .. "message."},
         {2000, "The others are passed on. A key is a pattern: 0, 32, 64 … 224 are 000, 001, "
-            .. "010 … 111 with five zeros behind them; origin is the number of who asks."},
+            .. "010 … 111 with five zeros behind them; origin is the asking node."},
     },
     report = function(outcome)
         local order, lines = {}, {"identifier  AND 11100000  superpeer"}

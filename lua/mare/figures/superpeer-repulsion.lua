@@ -4,9 +4,20 @@ local sim = require "mare.sim"
 
 local NODES, TOKENS, SALT = 9, 2, 26
 
--- Who has a superpeer, and which.
+-- Who has a superpeer, and which; and the ways of the tokens.
 local function remember(event, seen)
     if event.what == "elected" then seen[event.process] = event.peer end
+end
+
+local function remember_ways(event, seen)
+    remember(event, seen)
+    seen.ways = seen.ways or {}
+    if event.what == "mark" then
+        seen.moves = event.process -- by what it sends next
+    elseif event.what == "sent" and event.process == seen.moves then
+        table.insert(seen.ways, {from = event.process + 1, to = event.peer + 1, kind = "way"})
+        seen.moves = nil
+    end
 end
 
 local function distance(places, a, b)
@@ -16,7 +27,9 @@ end
 
 local function superpeers(seen)
     local is = {}
-    for _, superpeer in pairs(seen) do is[superpeer] = true end
+    for node, superpeer in pairs(seen) do
+        if math.type(node) then is[superpeer] = true end
+    end
     local list = {}
     for superpeer in pairs(is) do list[#list + 1] = superpeer end
     table.sort(list)
@@ -56,6 +69,32 @@ local function map(places, chosen)
     return table.concat(rows, "\n")
 end
 
+-- Three panels: who has a token at first, where each goes, and who ends as a superpeer of whom.
+local function panels_of(outcome)
+    local places, seen = sim.places("superpeer-tokens", NODES, SALT, 2), outcome.seen
+    local function nodes_with(mark, list)
+        local nodes = {}
+        for i = 0, NODES - 1 do
+            nodes[i + 1] = {x = places[i][1], y = places[i][2], name = i}
+        end
+        for _, i in ipairs(list) do nodes[i + 1].mark = mark end
+        return nodes
+    end
+    local belongs = {}
+    for i = 0, NODES - 1 do
+        if seen[i] and seen[i] ~= i then
+            belongs[#belongs + 1] = {from = i + 1, to = seen[i] + 1, kind = "weak"}
+        end
+    end
+    return {
+        {title = "Two tokens, at nodes picked at random", nodes = nodes_with("token", {0, 1})},
+        {title = "Each pushes the other away", nodes = nodes_with("token", {0, 1}),
+            lines = seen.ways},
+        {title = "Superpeers, and the nodes that are theirs",
+            nodes = nodes_with("leader", superpeers(seen)), lines = belongs},
+    }
+end
+
 -- The four requirements, on a larger network.
 local function requirements()
     local n, tokens, seed_nodes = 256, 8, {}
@@ -90,7 +129,8 @@ kept one for some periods promotes itself: superpeer of the nodes that are neare
     network = {delay = "fixed", delay_us = 1000},
     requests = {},
     duration_us = 140000,
-    see = remember,
+    see = remember_ways,
+    map = panels_of,
     notes = {
         {1, "Everybody gossips. The number after + is the length of the table in bytes, 12 "
             .. "a token."},

@@ -22,7 +22,7 @@ number, and a resource can refuse the other. It need not be so: each side counts
         {6000, "The detectors say DOWN of everybody on the other side. They are wrong: "
             .. "nobody is down. 0 stops waiting for the dead, and goes in."},
         {20000, "3, on the other side, does the same while 0 is still inside: mutual "
-            .. "exclusion is broken. A resource that has seen 7 refuses whoever comes with "
+            .. "exclusion is broken. A resource that has seen 7 refuses a holder with "
             .. "4."},
     },
     duration_us = 80000,

@@ -34,7 +34,7 @@ brackets: the vector clock, which counts the messages of the present view.]],
         {6400, "1 leads the change. The others lack m, and get a copy of it; when the view ends "
             .. "they deliver m, then m*. In the new one all count from zero."},
         {21000, "1 multicasts n, which reaches 2 alone. 2 delivers it, and multicasts n*."},
-        {24000, "3 and 4 hold n* back. Then 1 and 2 die, who had n."},
+        {24000, "3 and 4 hold n* back. Then 1 and 2, which had n, die."},
         {26400, "3 leads the change. It and 4 have n*, and n is nowhere any more: the view ends "
             .. "without either of them, for both."},
     },

@@ -19,10 +19,17 @@ end
 local PLACES = {a = {3, 5}, b = {14, 1}, c = {31, 1}, d = {48, 1}, e = {36, 5}, f = {54, 5},
                 g = {20, 5}, h = {31, 9}, i = {47, 9}, j = {12, 9}}
 
--- The first message that a node gets is that of its parent; and who leads.
+-- The first message that a node gets is that of its parent; what was asked and reported, and when;
+-- and who leads.
 local function remember(event, seen)
+    seen.asked, seen.told = seen.asked or {}, seen.told or {}
     if event.what == "message" and event.process ~= 0 then
         seen[event.process] = seen[event.process] or event.peer
+    elseif event.what == "sent" and event.message.kind == "ELECTION" then
+        table.insert(seen.asked, {from = event.peer, by = event.process, at_us = event.time_us})
+    elseif event.what == "sent" and event.message.kind == "REPORT" then
+        table.insert(seen.told, {from = event.process + 1, to = event.peer + 1, kind = "way",
+            text = ("%s, %d"):format(names[event.message.best], event.message.capacity)})
     elseif event.what == "elected" then
         seen.leader = event.peer
     end
@@ -58,6 +65,42 @@ local function map(seen)
     return table.concat(rows, "\n")
 end
 
+-- The six panels of the figure: the network, four steps of building the tree, and the reports. An
+-- arrow is the way of a call; blue: the one by which a node got its parent.
+local STEPS = {{"(a) the network", 0}, {"(b) a calls", 1000}, {"(c) b and j call", 2000},
+               {"(d) c and g call", 3000}, {"(e) d, e and h call", 4400}}
+
+local function panels_of(outcome)
+    local seen, nodes, links, list = outcome.seen, {}, {}, {}
+    for i = 0, #NODES - 1 do
+        local x, y = table.unpack(PLACES[names[i]])
+        nodes[i + 1] = {x = x, y = y, name = names[i], note = CAPACITY[i]}
+    end
+    for a, b in LINKS:gmatch "(%a)(%a)" do
+        links[#links + 1] = {from = NODES:find(a), to = NODES:find(b), kind = "link"}
+    end
+    local function panel(title, until_us)
+        local lines = table.move(links, 1, #links, 1, {})
+        for _, call in ipairs(seen.asked) do
+            local is_parent = seen[call.from] == call.by
+            if call.at_us <= until_us then
+                lines[#lines + 1] = {from = call.by + 1, to = call.from + 1,
+                    kind = is_parent and "tree" or "way"}
+            end
+        end
+        list[#list + 1] = {title = title, nodes = nodes, lines = lines}
+    end
+    for _, step in ipairs(STEPS) do panel(table.unpack(step)) end
+    local last, lines = table.move(nodes, 1, #nodes, 1, {}), {}
+    for i, link in ipairs(links) do lines[i] = link end
+    for _, report in ipairs(seen.told) do lines[#lines + 1] = report end
+    local best = seen.leader + 1
+    last[best] = {x = nodes[best].x, y = nodes[best].y, name = nodes[best].name,
+        note = nodes[best].note, mark = "leader"}
+    list[#list + 1] = {title = "(f) each tells its parent the best below it", nodes = last,
+        lines = lines}
+    return list
+end
 
 return {
     title = "An election in a wireless network (Tanenbaum and Van Steen, figure 6.21)",
@@ -78,6 +121,7 @@ have answered, a node sends its parent REPORT, with the best node below it.]],
     route = function(message) if message.from == C then return 1400 end end,
     requests = {{0, "elect", at_us = 1000}},
     see = remember,
+    map = panels_of,
     report = function(outcome)
         return "The network with the tree (*), each node with its capacity, the leader in "
             .. "brackets:\n" .. map(outcome.seen)

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What a handler answers: checked, as options are, before a byte of it is sent; framed; and sent.
+-- What a handler answers. The answer is checked, as options are, before a byte of it is sent; then
+-- it is framed and sent.
 local net, raw = require "mare.net", require "mare._http"
 local checks, bodies = require "mare._check", require "mare.http._body"
 local Message, gone = require "mare.http._shared".Message, require "mare.http._gone"
@@ -13,7 +14,14 @@ local function date_now()
     return date
 end
 
-local function report(text) io.stderr:write("mare: http: ", text, "\n") end
+-- Writes to the log, if the program has set it up; else to standard error.
+local function report(text)
+    if require "mare._log".version() == 0 then
+        return io.stderr:write("mare: http: ", text, "\n")
+    end
+    local message, traceback = tostring(text):match "^(.-)\n(.*)$"
+    require "mare.log".new("mare.http").error(message or text, {traceback = traceback})
+end
 
 local failure = {status = 500, body = "500 Internal Server Error\n"}
 
@@ -26,7 +34,7 @@ local function refuse_field(name, expected, ...)
     error(("%s must be %s"):format(name, expected):format(...), 0)
 end
 
--- What is seldom given.
+-- Checks the fields that are rarely given.
 local function check_others(response)
     local body, file, finally, upgrade = response.body, response.file, response.finally,
         response.upgrade
@@ -43,7 +51,7 @@ local function check_others(response)
     end
 end
 
--- The parts of a table.
+-- Splits a table into its parts.
 local function take_apart(response)
     for key in next, response do
         if not answer_fields[key] then error(("unknown field '%s'"):format(tostring(key)), 0) end
@@ -81,14 +89,15 @@ end
 
 -- ---- How it is sent -----------------------------------------------------------------------------
 
--- What is written after the head, a string or a function, and what the head says of it: its length;
--- true, it comes in chunks; false, up to the connection's end.
+-- The body, a string or a function, and its length as the head tells it: a number; true: it is sent
+-- in chunks; false: it ends with the connection.
 local function frame(request, status, body, length)
-    if status == 204 then return nil, nil end -- which has none, whatever is given
+    if status == 204 then return nil, nil end -- a 204 has no body, whatever was given
+    if status == 205 then return "", 0 end -- RFC 9110 section 15.3.6
     if status == 304 then return nil, length end
     if type(body) == "function" then return body, length or request.minor > 0 end
     if type(body) ~= "string" then body = tostring(body) end
-    local described = body == "" and request.method == "HEAD" -- only its length is given
+    local described = body == "" and request.method == "HEAD" -- the handler gives only the length
     if length and length ~= #body and not described then
         refuse_field("length", "that of the body, %d", #body)
     end
@@ -97,10 +106,15 @@ end
 
 -- ---- Sending ------------------------------------------------------------------------------------
 
--- For a <close> variable: what is to be done when the answer has been sent, or could not be; nil if
--- there is nothing. A function that makes a body may raise an error.
+-- If a metatable raises an error here, the error names the code that checks the answer.
+local function look_at(response) return response.body, response.finally, response.file end
+
+-- A value for a <close> variable that cleans up when the answer was sent, or could not be; nil:
+-- nothing to clean up. A function that makes a body may raise an error.
 local function closer_of(response)
-    if type(response) ~= "table" then return nil end
+    if type(response) ~= "table" or getmetatable(response) and not pcall(look_at, response) then
+        return nil
+    end
     local body, finally = response.body, response.finally
     if finally == nil and response.file == nil then
         local kind = type(body)
@@ -109,12 +123,12 @@ local function closer_of(response)
     return bodies.closer(body, finally)
 end
 
--- Status, headers, body, length and upgrade of an answer, as `frame` has them, and the rest of a
--- file, as bodies.open; or an error.
+-- Status, headers, body, length and upgrade of an answer, as `frame` returns them, and the rest of
+-- a file, as body.open returns it. Or raises an error.
 local function describe(request, response, closer)
     local status, headers, body, length, upgrade = parts_of(response)
     if request.method == "CONNECT" and status // 100 == 2 then -- RFC 9110 section 9.3.6
-        error("CONNECT is granted by who takes the stream (request.taken)", 0)
+        error("to grant CONNECT, take the stream (request.taken)", 0)
     end
     if body == request then error("body must be read before it can be answered with", 0) end
     local code, rest
@@ -128,8 +142,9 @@ local function describe(request, response, closer)
     return status, headers, body, length, upgrade, rest
 end
 
--- The head of an answer, its body, and what the head says of that. What is sent is noted in the
--- request: `answered`, the status, and `kept`, whether the connection serves another. Or an error.
+-- Makes the head of an answer. Returns the head, the body, and its length as the head tells it.
+-- Notes in the request what is sent: `answered`, the status, and `kept`, whether the connection
+-- serves another request. Or raises an error.
 local function compose(request, response, keep, closer)
     local status, headers, body, length, upgrade, rest = describe(request, response, closer)
     keep = keep and length ~= false
@@ -141,7 +156,7 @@ end
 local function send(stream, request, head, body, length, rest)
     if not body or request.method == "HEAD" then return stream:write(head) end
     if type(body) == "string" then return bodies.write(stream, nil, head, body, "") end
-    if rest and rest.left > 0 then head = raw.begin(stream, head) end -- the file is near
+    if rest and rest.left > 0 then head = raw.begin(stream, head) end -- the file is in memory
     if head ~= "" then
         local ok, message, code = stream:write(head)
         if not ok then return nil, message, code end
@@ -149,18 +164,21 @@ local function send(stream, request, head, body, length, rest)
     return bodies.write_parts(stream, body, length, nil, rest)
 end
 
--- Where a function is, for a message.
-local function place_of(f)
-    local info = debug.getinfo(f, "S")
-    return info.what == "C" and "" or ("%s:%d: "):format(info.short_src, info.linedefined)
+-- Reports an answer that cannot be sent, with the line of its handler. Wrappers around handlers
+-- (such as routes) note in the request which handler they call.
+local function blame(connection, request, why)
+    local handler = request.handler
+    local info = debug.getinfo(type(handler) == "function" and handler or connection.handler, "S")
+    local place = info.what == "C" and "" or ("%s:%d: "):format(info.short_src, info.linedefined)
+    report(("%sbad answer (%s)"):format(place, why))
 end
 
--- Sends what a handler returned, whatever it is; true, or nil, message, code.
+-- Sends any answer of a handler: true, or nil, message, code.
 local function answer_any(connection, request, response, keep)
     local closer <close> = closer_of(response)
     local good, head, body, length, rest = pcall(compose, request, response, keep, closer)
     if not good then
-        report(("%sbad answer (%s)"):format(place_of(connection.handler), head))
+        blame(connection, request, head)
         head, body, length = compose(request, failure, false)
     end
     if type(body) == "function" then
@@ -171,24 +189,25 @@ local function answer_any(connection, request, response, keep)
     return ok, message, code
 end
 
-local plain = checks.set("status", "headers", "body")
+local plain, bodiless = checks.set("status", "headers", "body"), checks.set(204, 205, 304)
 
--- Status, headers and body of a table that has no more than these, and whose status lets a body be;
--- nil: it is to be looked at more closely.
+-- Status, headers and body of a simple answer: a table with nothing else, whose status allows a
+-- body. nil: the slow path must look at it.
 local function plain_parts(response)
+    if getmetatable(response) then return nil end
     for key in next, response do
         if not plain[key] then return nil end
     end
     local status = response.status
     if status == nil then
         status = 200
-    elseif math.type(status) ~= "integer" or status < 200 or status == 204 or status == 304 then
+    elseif math.type(status) ~= "integer" or status < 200 or bodiless[status] then
         return nil
     end
     return status, response.headers, response.body
 end
 
--- As above. Most answers are a text that can be sent at once.
+-- As above. Fast path: most answers are a text that can be sent at once.
 local function answer(connection, request, response, keep)
     local status, headers, body = 200, nil, response
     if type(response) == "table" then status, headers, body = plain_parts(response) end
@@ -202,7 +221,7 @@ local function answer(connection, request, response, keep)
     return bodies.write(connection.stream, nil, head, body, "")
 end
 
--- Forgets what a handler returned: there is nobody to send it to.
+-- Drops what a handler returned: the client is gone.
 local function release(response) local _ <close> = closer_of(response) end
 
 --- Answers a request now, as if its handler had returned the response, and then ends the
@@ -217,7 +236,7 @@ function Message:answer(response)
     return ok, message, code
 end
 
--- Tells a client why its request is refused, and that the connection ends.
+-- Tells a client why its request is refused, and that the connection ends after this.
 local function refuse(stream, status, reason)
     local text = ("%d %s: %s\n"):format(status, raw.phrase(status), reason)
     stream:write(raw.response(status, {["content-type"] = "text/plain"}, #text, 1, false,
@@ -226,5 +245,5 @@ local function refuse(stream, status, reason)
 end
 
 return {answer = answer, failure = failure, refuse = refuse, release = release, report = report,
-    describe = describe, plain_parts = plain_parts, closer_of = closer_of, place_of = place_of,
-    date_now = date_now, phrase = raw.phrase}
+    describe = describe, plain_parts = plain_parts, closer_of = closer_of, parts_of = parts_of,
+    blame = blame, date_now = date_now, phrase = raw.phrase}

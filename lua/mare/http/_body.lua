@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Bodies that are sent: what they can be, how long they are, and how they are written.
+-- Bodies to send: what they can be, how long they are, and how they are written.
 local mare, raw, checks = require "mare", require "mare._http", require "mare._check"
 local Message = require "mare.http._shared".Message
 
@@ -10,8 +10,9 @@ local body = {}
 --- What a length must be.
 body.LENGTH = "an integer that is not negative"
 
---- The length of a body as the program gives it: an integer, maybe written as a float or in digits.
---- With anything else the peer would look for the end of the body where it is not: nil.
+--- The length of a body as the program gives it: an integer, also written as a float or in digits.
+--- nil for anything else: a wrong length would make the peer look for the end of the body in the
+--- wrong place.
 function body.length_of(value)
     if type(value) == "string" then value = value:find "^%d+$" and tonumber(value) end
     local length = type(value) == "number" and math.tointeger(value)
@@ -27,7 +28,8 @@ body.KINDS = "a string or a function, a file or a stream"
 
 local function has_read(value) return type(value.read) == "function" end
 
---- Whether it can be one: a text, a function, or what can be read: a file, a stream, a message.
+--- Whether a value can be a body: a text, a function, or something to read (a file, a stream, a
+--- message).
 function body.is_one(value)
     local kind = type(value)
     if plain[kind] then return true end
@@ -36,7 +38,7 @@ function body.is_one(value)
     return kind == "userdata" and good and reads
 end
 
--- How many bytes a file has from where it is; nil, if it is none of bytes, as a pipe; or nil,
+-- How many bytes a file has from its place on; nil if that is unknown, as with a pipe; or nil,
 -- message, code.
 local function rest_of(file)
     if io.type(file) then
@@ -58,17 +60,18 @@ end
 -- Bytes that are read at a time.
 local part_most = 65536
 
--- A stream that was cut off must not look whole: that is no end as that of a function.
+-- A stream that was cut off is an error: unlike the end of a function it must not look like a whole
+-- body.
 local function read_stream(stream, size)
     local part, message, code = stream:read(size)
     if code == "closed" and not raw.at_end(stream) then code = "io" end
     return part, message, code
 end
 
---- What can be read, as a function that returns part after part, with its length, if that is known
---- or given; or nil, message, code. Texts and functions are what they are. Of a file that may be
---- sent without being read there is a fourth result, for `body.write_parts`: the `file`, and how
---- many bytes of it are `left`.
+--- Opens a body that can be read: returns a function that returns part after part, and the length,
+--- if it is known or given; or nil, message, code. Texts and functions stay as they are. A file
+--- that may be sent without being read has a fourth result, for `body.write_parts`: the `file`, and
+--- how many bytes of it are `left`.
 function body.open(value, length)
     if type(value) == "table" then
         return function() return value:read() end, length or value.length
@@ -92,14 +95,16 @@ function body.open(value, length)
     end, length, nil, is_file and length and not io.type(value) and rest or nil
 end
 
---- The file of a path, and its length, unless another was given; or nil, message, code.
+--- Opens the file of a path: the file, and its length unless the caller gives one; or nil, message,
+--- code.
 function body.open_file(path, length)
+    if path:find("\0", 1, true) then return nil, "a path cannot have a zero byte", "invalid" end
     local near, size = require "mare._file".near(path)
     if near then return near, length or size end
     local real, facts, opened, message, code = require "mare._file".find(path)
     if not real then return nil, facts, opened end
     if opened then return opened, length or facts.size end
-    if not code then opened, message, code = require "mare.file".open(path) end -- a pipe, maybe
+    if not code then opened, message, code = require "mare.file".open(path) end -- perhaps a pipe
     if not opened then return nil, message, code end
     return opened, length
 end
@@ -111,14 +116,14 @@ function Closer:__close()
     local kind = type(read_from)
     local can_be = (kind == "userdata" or kind == "table") and body.is_one(read_from)
     if can_be and kind == "userdata" and not io.type(read_from) then
-        local _ <close> = read_from -- which does not wait for a disk
+        local _ <close> = read_from -- a file whose close does not wait for a disk
     elseif can_be and read_from.close then
         read_from:close()
     end
     if type(finally) == "function" then finally() end
 end
 
---- For a <close> variable: closes a body, if it is something to be read, and calls a function, if
+--- For a <close> variable: closes a body if it was opened for reading, and calls a function if
 --- there is one. The body may be set later.
 function body.closer(value, finally)
     return setmetatable({body = value, finally = finally}, Closer)
@@ -126,15 +131,15 @@ end
 
 -- ---- Writing ------------------------------------------------------------------------------------
 
---- Writes a text and what stands before and after it: within the deadline, or without one in the
---- time that the stream has for each 64 KiB. A peer that is slow, but takes them, is not to be cut
---- off because there are many. Nothing is copied.
+--- Writes a text, with what stands before and after it. With a deadline, by then. Without one, the
+--- stream's time holds for each 64 KiB: a slow peer that keeps reading is not cut off because the
+--- text is long. Nothing is copied.
 function body.write(stream, deadline, before, text, after)
     if deadline then return stream:writewithin(deadline, before, text, after) end
     return raw.write(stream, before, text, after)
 end
 
---- The next part: a string; false at the end, which may be told as a read tells it; or nil,
+--- The next part: a string; false at the end, also if it is told as a read tells it; or nil,
 --- message, code.
 function body.take(next_part)
     local part, message, code = next_part()
@@ -146,8 +151,8 @@ function body.take(next_part)
     return nil, message, code
 end
 
--- Sends what the system has in memory of a file, without a copy here. True, with the number of
--- bytes, or nil, message, code.
+-- Sends what the system has in memory of a file, without a copy in this process. True and the
+-- number of bytes, or nil, message, code.
 local function send_rest(stream, rest, deadline)
     local total = 0
     while rest.left > 0 do
@@ -155,14 +160,14 @@ local function send_rest(stream, rest, deadline)
         if not sent then return nil, message, code end
         if sent == 0 then break end
         total, rest.left = total + sent, rest.left - sent
-        if rest.left > 0 then mare.yield() end -- the peer may take it as fast as it comes
+        if rest.left > 0 then mare.yield() end -- the peer may be as fast as we are: let others run
     end
     return true, total
 end
 
---- Writes what a function returns part after part: so many bytes; with true instead of a length, in
---- chunks; with false, up to the connection's end. It must not look complete if the function fails.
---- The `rest` of a file is sent without being read where that can be.
+--- Writes what a function returns part after part: `length` bytes; with true instead of a length,
+--- in chunks; with false, up to the connection's end. If the function fails, the body must not look
+--- whole. The `rest` of a file is sent without being read where that is possible.
 function body.write_parts(stream, next_part, length, deadline, rest)
     local chunked, left = length == true, math.type(length) and length
     while true do

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The client of HTTP: requests on connections of their own, and on those that are kept.
+-- The HTTP client: requests on a new connection each, and on connections that are kept.
 local net, raw = require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
@@ -14,7 +14,7 @@ local client_options = checks.set("most", "idle_time", "timeout", "connect_time"
 
 local usual_port = {http = 80, ws = 80, https = 443, wss = 443}
 
--- What RFC 3986 does not let stand in a URL, written as it wants it; a % without two digits, too.
+-- Encodes what RFC 3986 does not allow in a URL; also a % without two digits.
 local function encode(text)
     text = text:gsub("%%()", function(behind)
         if not text:find("^%x%x", behind) then return "%25" end
@@ -24,9 +24,9 @@ local function encode(text)
     end))
 end
 
---- Where a URL leads: a table with `scheme`, `host`, `port`, `secure`, `target`, in which spaces
---- and letters beyond ASCII are encoded, and `name`, the value of Host. nil for what is no URL that
---- we can follow; if it looks like one, with a message.
+--- Takes a URL apart: a table with `scheme`, `host`, `port`, `secure`, `target`, in which spaces
+--- and letters beyond ASCII are encoded, and `name`, the value of Host. nil: this is no URL that we
+--- can follow; with a message if it looks like one.
 function http.locate(url)
     checks.argument("locate", url, 1, "string")
     local scheme, host, port, target = url:match "^(%a+)://([^/:?#%[%]@]+):?(%d*)([^#]*)"
@@ -50,26 +50,26 @@ function http.locate(url)
         secure = usual == 443, name = number == usual and host or ("%s:%d"):format(host, number)}
 end
 
--- Options of `tls.connect` with which HTTP/2 is offered, too.
+-- The options of `tls.connect` with HTTP/2 offered, too.
 local function offering(options)
     local new = {_http2 = true, context = type(options) == "userdata" and options or nil}
     for key, value in pairs(type(options) == "table" and options or {}) do new[key] = value end
     return new
 end
 
---- A stream to where `http.locate` says that a URL leads; over TLS, with these options of
---- `tls.connect`, if it is secure.
+--- Opens a stream to a place that `http.locate` has returned; if it is secure, over TLS with these
+--- options of `tls.connect`.
 function http.open(place, timeout, options)
     checks.argument("open", place, 1, "table")
     if not place.secure then return net.connect(place.host, place.port, timeout) end
     return require "mare.tls".connect(place.host, place.port, options, timeout)
 end
 
--- How often a server may say that its answer is still to come.
+-- How many interim answers a server may send.
 local interim_most = 100
 
---- The head of what answers a request of that method, within so many seconds, or by a deadline; or
---- nil, message, code.
+--- Reads the head of the answer to a request of that method. The timeout is seconds or a deadline.
+--- Or nil, message, code.
 function http.read_response(stream, method, timeout, reader)
     checks.object("read_response", stream, 1, "stream")
     checks.argument("read_response", method, 2, "string")
@@ -84,7 +84,7 @@ function http.read_response(stream, method, timeout, reader)
     return nil, "the server does not come to its answer", "badmsg"
 end
 
--- That an option of a request is what it can be.
+-- Checks an option of a request.
 local function check_option(name, good, expected)
     if not good then
         error(("bad argument #1 to 'request' (option '%s' must be %s)"):format(name, expected), 5)
@@ -95,7 +95,7 @@ local function is_http2(value)
     return value == nil or type(value) == "boolean" or value == "clear"
 end
 
--- That what a program asks for can be asked.
+-- Checks what a program asks for.
 local function check_request(what, method, time)
     local body, file, length = what.body, what.file, what.length
     check_option("timeout", type(time) == "userdata" or type(time) == "number" and time >= 0,
@@ -129,7 +129,7 @@ local function open_body(wanted, what)
     return true
 end
 
--- What is to be sent, from what the program asks for, with what is to be closed then; or nil,
+-- Prepares the request that the program asks for. Also returns what to close afterwards; or nil,
 -- message, code.
 local function prepare(what, keep, usual_time, way)
     if type(what) == "string" then what = {url = what} end
@@ -165,7 +165,7 @@ local function prepare(what, keep, usual_time, way)
     return nil, message, code
 end
 
--- A connection, for one request after the other.
+-- Makes a connection, which serves one request after the other.
 local function connect(wanted)
     local time, most = wanted.time, wanted.connect_time
     if most and seconds_of(time) > most then time = most end
@@ -182,8 +182,8 @@ local function connect(wanted)
         name = wanted.place.name}
 end
 
--- Sends the request, and returns the head of what answers it. A server may answer before it has all
--- of a body, and close; then the answer is what counts.
+-- Sends the request, and returns the head of its answer. A server may answer and close before it
+-- has the whole body; then the answer counts, not the failed write.
 local function exchange(connection, wanted)
     local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
     stream:timeout(seconds_of(time))
@@ -204,7 +204,7 @@ local function exchange(connection, wanted)
     return nil, message or m, code or c
 end
 
--- The response as the program sees it. When its body has been read, `finished` is told whether the
+-- The response for the program. When its body has been read, `finished` is told whether the
 -- connection can be used again.
 local function complete(response, connection, wanted, finished)
     local over = false
@@ -227,7 +227,7 @@ local function complete(response, connection, wanted, finished)
             return part, message, code, status
         end
     else
-        connection.reader:body(connection.stream, 0, 0) -- takes note of the end, without waiting
+        connection.reader:body(connection.stream, 0, 0) -- notes the end, without waiting
         at_end()
     end
     return setmetatable(response, Message)
@@ -235,7 +235,7 @@ end
 
 local function close_connection(connection) connection.stream:close() end
 
--- On a new connection.
+-- Makes a request on a new connection.
 local function request_on(connection, wanted, finished)
     local response, message, code = exchange(connection, wanted)
     if response then return complete(response, connection, wanted, finished) end
@@ -268,10 +268,16 @@ function http.request(what)
 end
 
 local function get(request, url, timeout)
-    if type(url) ~= "table" then checks.argument("get", url, 1, "string") end
+    if type(url) ~= "table" then
+        checks.argument("get", url, 1, "string")
+        if timeout ~= nil and type(timeout) ~= "number" and type(timeout) ~= "userdata" then
+            error(("bad argument #2 to 'get' (seconds or a deadline expected, got %s; options go "
+                .. "with the URL: {url = ..., timeout = ...})"):format(type(timeout)), 2)
+        end
+    end
     local what = type(url) == "table" and url or {url = url, timeout = timeout}
     local good, response, message, code = pcall(request, what)
-    if not good then -- what is wrong with it is wrong in the line that calls `get`
+    if not good then -- it is an error in the line that calls `get`
         local why, ours = tostring(response):gsub("^bad argument #1 to 'request'",
             "bad argument #1 to 'get'")
         error(ours > 0 and why or response, ours > 0 and 2 or 0)
@@ -284,8 +290,7 @@ local function get(request, url, timeout)
     return response.status, text, response.headers
 end
 
---- The status, body and headers of what is at a URL, or of a request as above; or nil, message,
---- code.
+--- Status, body and headers of a URL, or of a request as above; or nil, message, code.
 function http.get(url, timeout) return get(http.request, url, timeout) end
 
 -- ---- Connections that are kept ------------------------------------------------------------------
@@ -293,17 +298,23 @@ function http.get(url, timeout) return get(http.request, url, timeout) end
 local Client = {__name = "mare.http.client"}
 Client.__index = Client
 
---- How many unused connections a client keeps, and for how long, in seconds; how many requests may
---- stand in line for a host that has as many connections as it may.
+--- How many unused connections a client keeps; for how many seconds; how many requests may wait in
+--- line for a host that has all its connections in use.
 http.client_most, http.client_time, http.client_line = 16, 15, 1000
 
 local function is_count(value) return math.type(value) == "integer" and value >= 0 end
 
--- That what a client does beyond one request can be done: the proxy's place, and the jar.
+local function is_time(value) return type(value) == "number" and value >= 0 end
+
+-- Checks the options of a client that a single request does not have: the proxy, and the jar.
 local function check_client(options)
     local function option(name, good, expected)
-        checks.option("client", options, 1, name, good, expected, 4)
+        checks.option("client", options, 1, name, good, expected, 5)
     end
+    option("most", is_count, "an integer that is not negative")
+    option("idle_time", is_time, "seconds")
+    option("timeout", function(time) return is_time(time) or type(time) == "userdata" end,
+        "seconds or a deadline")
     option("redirects", is_count, "an integer that is not negative")
     option("retries", is_count, "an integer that is not negative")
     option("host_most", function(n) return is_count(n) and n > 0 end, "a positive integer")
@@ -322,18 +333,16 @@ end
 
 --- A client that keeps its connections for further requests. Options: `most`, `idle_time`,
 --- `host_most`, `host_idle`, `line`, and `timeout` (seconds), `connect_time`, `limits` and `tls` as
---- for `http.request`, for all of its requests; `redirects` and `retries`, how often it follows and
---- tries again; `cookies`, `gzip`, `proxy`.
+--- for `http.request`, for all of its requests; `redirects` and `retries`, how often it follows a
+--- redirection and tries again; `cookies`, `gzip`, `proxy`.
 function http.client(options)
     options = options or {}
     check_options("client", options, 1, client_options, 4)
     check_client(options)
     local jar = options.cookies
     if jar == true then jar = require "mare.http._jar".new() end
-    local http2 = options.http2
-    if http2 == nil then http2 = not options.host_most end -- which counts those of HTTP/1.1
     local most = options.most or http.client_most
-    return setmetatable({
+    local client = setmetatable({
         redirects = options.redirects or 0,
         retries = options.retries or 0,
         gzip = options.gzip,
@@ -346,14 +355,19 @@ function http.client(options)
         connect_time = options.connect_time,
         limits = options.limits,
         tls = options.tls,
-        http2 = http2,
+        http2 = options.http2 == nil or options.http2,
         idle_time = options.idle_time or http.client_time,
-        places = {}, -- that speak HTTP/2, or do not
+        places = {}, -- by place: whether it speaks HTTP/2
     }, Client)
+    client.pool.give_way = function(host)
+        if #client.places == 0 then return end
+        require "mare.http._http2_client".give_way(client, host)
+    end
+    return client
 end
 
--- Over HTTP/2: false, if that cannot be, and the connection of HTTP/1.1 that was made to find out;
--- else the response, nothing, and what a failure has beside.
+-- Makes a request over HTTP/2. False: not possible, and the HTTP/1.1 connection that was made to
+-- find out; else the response; or nil and the failure.
 local function perform_http2(self, wanted)
     local option = wanted.http2
     if option == nil then option = self.http2 end
@@ -366,9 +380,10 @@ local function perform_http2(self, wanted)
     return response, nil, message, code, sent
 end
 
--- Sends a request. A kept connection may have been closed by the server just now, which shows only
--- when a request gets no answer; so it serves what can be repeated, once, on a new one. What cannot
--- goes there only if the program says so, which is told then.
+-- Sends a request. The server may have closed a kept connection just now, and that shows only when
+-- the request gets no answer. So a kept connection is used for requests that can be repeated, and
+-- such a request is tried once more on a new connection. Other requests use it only if the program
+-- says so; then the program is told of the failure.
 local function perform(self, wanted)
     local _ <close> = wanted.closer
     wanted.tls, wanted.limits = wanted.tls or self.tls, wanted.limits or self.limits
@@ -383,7 +398,7 @@ local function perform(self, wanted)
     connection, message, code = pool:obtain(wanted, usable, connect)
     if not connection then return nil, message, code end
     if message ~= true then return request_on(connection, wanted, finished) end
-    if connection.limits ~= wanted.limits then -- those of the request before are not this one's
+    if connection.limits ~= wanted.limits then -- the limits of the request before do not apply
         connection.reader = raw.reader("responses", wanted.limits)
         connection.limits = wanted.limits
     end
@@ -416,7 +431,7 @@ function Client:get(url, timeout)
     return get(function(what) return self:request(what) end, url, timeout)
 end
 
---- Closes the connections that are not in use; those that are, when they have been.
+--- Closes the connections that are not in use now, and the others after their use.
 function Client:close()
     self.pool:close()
     if #self.places > 0 then require "mare.http._http2_client".close(self) end

@@ -5,7 +5,7 @@ local date = {}
 local months = {Jan = 1, Feb = 2, Mar = 3, Apr = 4, May = 5, Jun = 6, Jul = 7, Aug = 8, Sep = 9,
     Oct = 10, Nov = 11, Dec = 12}
 
--- The days from 1 January 1970 to a date (Howard Hinnant's way to count them).
+-- The days from 1 January 1970 to a date (by Howard Hinnant's algorithm).
 local function days_to(year, month, day)
     if month <= 2 then year = year - 1 end
     local era, of_era = year // 400, year % 400
@@ -27,8 +27,8 @@ local FORMS = {
     "^%a+day, (%d%d)%-(%a%a%a)%-(%d%d) " .. TIME .. " GMT$",
 }
 
---- The seconds since 1970 that a date means, in any of the three forms that HTTP has for it (RFC
---- 9110 section 5.6.7); nil: it is none.
+--- The seconds since 1970 of a date, in any of the three forms of HTTP (RFC 9110 section 5.6.7);
+--- nil: it is not a date.
 function date.read(text)
     local day, month, year, h, m, s = text:match(FORMS[1])
     if not day then day, month, year, h, m, s = text:match(FORMS[2]) end

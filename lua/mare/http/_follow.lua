@@ -1,17 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- What a client does beyond one request and its answer, if its options say so: it gives and takes
--- cookies, undoes gzip, tries again what can be repeated, and follows redirections.
+-- What a client does beyond one request and its answer, if its options say so: it sends and keeps
+-- cookies, decompresses gzip, repeats what can be repeated, and follows redirections.
 local mare, zip = require "mare", require "mare._zip"
 local shared = require "mare.http._shared"
 local http = shared.http
 
 local follow = {}
 
--- Failures, and statuses, after which another try may go better.
+-- Failures and statuses that may go away on another try.
 local passing = {closed = true, timeout = true, refused = true, unreachable = true, io = true}
 local overloaded = {[429] = true, [502] = true, [503] = true, [504] = true}
 
--- Of a server that says when to come back: the longest that it is waited for, in seconds.
+-- The longest wait, in seconds, if the server says when to come back.
 local wait_most = 30
 
 -- ---- Before -------------------------------------------------------------------------------------
@@ -23,8 +23,8 @@ local function has_header(headers, wanted)
     return false
 end
 
---- The request with the headers that the client adds. What cannot be a request stays what it is,
---- and is refused where requests are.
+--- Adds the client's headers to a request. A value that cannot be a request is returned unchanged;
+--- the check of requests refuses it.
 function follow.dress(client, what)
     if type(what) == "string" then what = {url = what} end
     if type(what) ~= "table" or what.headers ~= nil and type(what.headers) ~= "table" then
@@ -46,7 +46,7 @@ end
 
 -- ---- After --------------------------------------------------------------------------------------
 
---- Has the body of a response undone that was compressed, no more than so many bytes of it.
+--- Makes the body of a compressed response readable, up to so many bytes.
 local function undo(response, most)
     local coding = (response.headers["content-encoding"] or ""):lower()
     if coding ~= "gzip" and coding ~= "x-gzip" or not response.next_part then return end
@@ -64,7 +64,7 @@ local function undo(response, most)
             if own_time and code == "timeout" then return nil, message, code end
             if not part then
                 if not message and not over then
-                    message, code = "what was compressed was cut short", "badmsg"
+                    message, code = "the compressed data was cut short", "badmsg"
                 end
                 return finish(nil, message, code)
             end
@@ -80,7 +80,7 @@ local function undo(response, most)
     end
 end
 
--- Reads what is left of an answer that nobody wants, if it is little, so that its connection serves
+-- Reads the rest of an answer that nobody wants, if it is short, so that its connection can be used
 -- again.
 local function drain(response)
     for _ = 1, 8 do
@@ -91,13 +91,13 @@ end
 
 -- ---- Again --------------------------------------------------------------------------------------
 
--- Whether a request can be sent once more as it was: its body is not gone.
+-- Whether a request can be sent again as it was: its body was not used up.
 local function is_whole(what)
     local kind = type(what.body)
     return kind == "nil" or kind == "string"
 end
 
--- How long to wait for the n-th try; nil: it is of no use.
+-- How long to wait before the n-th try; nil: another try is useless.
 local function pause(client, what, wanted, n, response, code)
     if n > client.retries or not is_whole(what) or not shared.idempotent[wanted.method] then
         return nil
@@ -105,14 +105,14 @@ local function pause(client, what, wanted, n, response, code)
     if not response and not passing[code] or response and not overloaded[response.status] then
         return nil
     end
-    local asked = response and tonumber(response.headers["retry-after"])
+    local asked = response and tonumber((response.headers["retry-after"] or ""):match "^%d+$")
     if asked and asked > wait_most then return nil end
     local seconds = asked or http.retry_time * 2 ^ (n - 1) * (0.5 + math.random())
     if wanted.deadline and wanted.deadline:left() <= seconds then return nil end
     return seconds
 end
 
--- Sends a request, and tries again if that is safe and was asked for.
+-- Sends a request, and repeats it if that is safe and wanted.
 local function send(client, what, wanted, prepare, perform)
     local n, sent = 1, nil
     while true do
@@ -131,10 +131,10 @@ end
 
 -- ---- Elsewhere ----------------------------------------------------------------------------------
 
--- A path without "." and ".." (RFC 3986 section 5.2.4).
+-- The path with "." and ".." resolved (RFC 3986 section 5.2.4).
 local function clean(path)
     local pieces, last = {}, nil
-    for piece in path:gmatch "[^/]+" do
+    for piece in path:gmatch "/([^/]*)" do
         last = piece
         if piece == ".." then
             pieces[#pieces] = nil
@@ -142,8 +142,8 @@ local function clean(path)
             pieces[#pieces + 1] = piece
         end
     end
-    local folder = path:sub(-1) == "/" or last == "." or last == ".."
-    return "/" .. table.concat(pieces, "/") .. (folder and #pieces > 0 and "/" or "")
+    if last == "." or last == ".." then pieces[#pieces + 1] = "" end
+    return "/" .. table.concat(pieces, "/")
 end
 
 --- The URL that a reference means at a place (RFC 3986 section 5.2).
@@ -164,7 +164,7 @@ local secret = {authorization = true, cookie = true, ["proxy-authorization"] = t
 local about_body = {["content-type"] = true, ["content-encoding"] = true,
     ["content-language"] = true, ["content-location"] = true}
 
--- The headers without those that a set names.
+-- The headers, except those named in a set.
 local function without(headers, names)
     local kept = {}
     for name, value in pairs(headers or {}) do
@@ -173,8 +173,8 @@ local function without(headers, names)
     return kept
 end
 
--- The request that a redirection asks for; nil: it is not one that can be followed, with a message
--- and a code if it may not.
+-- The request that a redirection asks for. nil: it cannot be followed; with a message and a code if
+-- it must not be.
 local function next_request(what, wanted, response)
     local status, location = response.status, response.headers.location
     if not (status == 301 or status == 302 or status == 303 or status == 307 or status == 308)
@@ -195,7 +195,7 @@ local function next_request(what, wanted, response)
         new.method, new.body, new.file, new.length = "GET", nil, nil, nil
         new.headers = without(new.headers, about_body)
     elseif not is_whole(what) then
-        return nil -- the body is gone
+        return nil -- the body was used up
     end
     if place.scheme ~= wanted.place.scheme or place.name ~= wanted.place.name then
         new.headers, new.tls = without(new.headers, secret), nil
@@ -203,9 +203,9 @@ local function next_request(what, wanted, response)
     return new
 end
 
---- Sends the request `wanted`, which was prepared from `what`, which was dressed from what was
---- `given`, and does what the client's options say. `prepare(what)` prepares another,
---- `perform(client, wanted)` sends one.
+--- Sends the request `wanted`, and does what the client's options say. `given` is what the program
+--- gave; `what` is that with the client's headers; `wanted` was prepared from `what`.
+--- `prepare(what)` prepares another request, `perform(client, wanted)` sends one.
 function follow.run(client, given, what, wanted, prepare, perform)
     local count = 0
     if type(given) == "string" then given = {url = given} end

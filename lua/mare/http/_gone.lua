@@ -1,20 +1,20 @@
 -- SPDX-License-Identifier: MIT
--- Clients that go away while their requests are handled. Nobody reads the connection then, so it is
--- looked at, those of a server all at once, a few times a second, and only while a handler waits.
+-- Finds clients that go away while their requests are handled. Nobody reads from the connection
+-- then. So a routine looks at all connections of a server at once, a few times a second, and only
+-- while a handler waits.
 --
--- The reader of a connection knows whether it is inside of a function of the program's with a
--- request, and how often it was. Most handlers never wait, so to go in and out must cost next to
--- nothing.
+-- The C reader of a connection counts the calls of the program's functions for a request, and knows
+-- whether one is running. Most handlers never wait, so this must cost next to nothing.
 local mare, sockets = require "mare", require "mare._socket"
 local http = require "mare.http._shared".http
 
---- How often, in seconds. Who has gone at two looks has.
+--- How often to look, in seconds. A client counts as gone after two looks in a row.
 http.look_time = 0.25
 
 local gone = {}
 
--- Who has gone is cancelled, if he had at the look before; for one who only sends no more looks the
--- same, and an answer that comes soon is his.
+-- If a client was gone at the last look too, cancels its request. A client that has only stopped
+-- sending looks the same: this gives it time for an answer that comes soon.
 local function look_at(watched)
     local connections, streams, ways = {}, {}, {}
     for _, connection in pairs(watched) do
@@ -36,7 +36,7 @@ local function look_at(watched)
     return true
 end
 
---- Begins to look at the connections of a server, as long as there is something to look at.
+--- Looks at the connections of a server, as long as there are some to look at.
 function gone.look(server)
     server.looking = true
     mare.go(function()
@@ -45,7 +45,7 @@ function gone.look(server)
     end):detach()
 end
 
---- Calls a function that makes a body on behalf of a request; see serve_request for handlers.
+--- Calls a function that makes a body for a request; serve_request does this for handlers.
 function gone.call(connection, request, f)
     local server = connection.server
     connection.reader:enter(request)
@@ -53,7 +53,7 @@ function gone.call(connection, request, f)
     if request.gone and connection.routine then connection.routine:cancel() end
     local part, message, code = f()
     connection.reader:leave()
-    if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
+    if request.gone then mare.sleep(0) end -- takes a cancellation that no wait has taken
     return part, message, code
 end
 
@@ -61,11 +61,11 @@ local Watch = {}
 
 function Watch:__close() self.watched[self.routine] = nil end
 
---- Watches over a connection that the calling routine serves, to the end of a <close> variable; but
---- not in the main script, whom nobody can cancel, and which may be in a host without routines.
+--- Watches the connection that the calling routine serves, until a <close> variable ends it. Not in
+--- the main script: nobody can cancel that, and it may run in a host without routines.
 function gone.watch(connection)
     local routine, watched = mare._routine(), connection.server.watched
-    if not routine then connection.server.looking = true end -- and need not begin to
+    if not routine then connection.server.looking = true end -- nobody needs to start looking
     if not routine or not watched then return nil end
     connection.routine = routine
     watched[routine] = connection

@@ -1,24 +1,25 @@
 -- SPDX-License-Identifier: MIT
--- A connection of HTTP/2, of a server's or a client's. The protocol is C (src/wire/http2.c, by
--- nghttp2): a session that takes bytes in and makes others, and tells of events. Here is who reads,
--- who writes and who is told.
+-- A connection of HTTP/2, of a server's or a client's. The protocol is in C (src/wire/http2.c, by
+-- nghttp2): a session that takes bytes in, makes bytes to send, and reports events. This module has
+-- the routines that read and write, and wakes those who wait.
 --
 --     reader ──▶ session ──▶ events ──▶ dispatch ──▶ a stream's bell ──▶ who waits for it
 --     writer ◀── session ◀── submitted by anybody, who rings the connection's bell
 --
--- All routines submit what they have to send and go on; the writer's turn comes after theirs, so
--- that the answers to many requests that came together go together.
+-- Routines submit what they have to send, and go on. The writer runs after them. So the answers to
+-- many requests that came together are sent together.
 local mare, raw = require "mare", require "mare._http2"
 local http = require "mare.http._shared".http
 
 local http2 = {}
 
--- Bytes that must go of a body in the time that a peer has for them.
+-- Bytes of a body that must have left in the time that a peer has for them.
 local stretch = 65536
 
---- A connection over a stream of bytes. `told` has the functions that are called, and must not
---- wait: `began(connection, id)` when a head is there, `ended(connection, one)` when a stream is
---- over, `goodbye(connection)` when the peer takes no more.
+--- A connection over a stream. The functions in `told` are called, and must not wait:
+--- `began(connection, id)` when a head is there, `ended(connection, one)` when a stream is over,
+--- `goodbye(connection)` when the peer takes no more streams, `wrote(connection)` when all that was
+--- submitted has been sent.
 function http2.connection(side, stream, told, limits, methods)
     local session, message, code = raw.session(side, limits, http.http2_streams,
         http.http2_stream_window, http.http2_window, methods)
@@ -27,7 +28,7 @@ function http2.connection(side, stream, told, limits, methods)
         ringing = false, over = false, swept = mare.now()}
 end
 
---- Has the writer write what is to go, in its turn.
+--- Wakes the writer, which writes in its turn.
 function http2.wake(connection)
     if connection.ringing then return end
     connection.ringing = true
@@ -36,7 +37,7 @@ end
 
 -- ---- Streams ------------------------------------------------------------------------------------
 
---- A stream of a connection, as the routines see it.
+--- A stream of a connection, for the routines.
 function http2.open(connection, id)
     local one = {connection = connection, session = connection.session, id = id, drained = false,
         closed = false, request = false, worker = false, inside = false, finished = false,
@@ -45,8 +46,9 @@ function http2.open(connection, id)
     return one
 end
 
--- What to wait for, until something has happened to the stream: one bell for who reads, and one for
--- who sends, for these may be two. To be asked for before one looks whether it has.
+-- The bell to wait for until something has happened to a stream. The reader and the sender may be
+-- two routines, so each has its own. Ask for it first, and then look whether something has
+-- happened: so nothing is missed.
 local function bell_of(one, name)
     local bell = one[name]
     if not bell then
@@ -64,7 +66,7 @@ function http2.ring(one)
 end
 local ring = http2.ring
 
---- The stream has ended, as the session, or the end of the connection, says.
+--- A stream has ended: the session says so, or the connection has ended.
 function http2.close_stream(one, code)
     local connection = one.connection
     connection.streams[one.id] = nil
@@ -73,7 +75,7 @@ function http2.close_stream(one, code)
     connection.told.ended(connection, one)
 end
 
---- Tells whom it concerns what has happened.
+--- Passes the session's events on to those concerned.
 function http2.dispatch(connection)
     local session, streams, told = connection.session, connection.streams, connection.told
     while true do
@@ -101,8 +103,7 @@ end
 local Body = {}
 Body.__index = Body
 
---- Of a body that comes, what `body_reader` of _shared.lua wants of a reader; no more than so many
---- bytes.
+--- A reader of a body that comes, for `body_reader` of _shared.lua; at most so many bytes.
 function http2.reader(one, most)
     return setmetatable({one = one, left = most}, Body)
 end
@@ -114,7 +115,7 @@ function Body:body(_, seconds)
         local part, message, code = one.session:body(one.id)
         if part ~= true then
             if not part then return part, message, code end
-            http2.wake(one.connection) -- more may come
+            http2.wake(one.connection) -- tells the peer that it may send more
             self.left = self.left - #part
             if self.left >= 0 then return part end
             return nil, "the body is too large", "toobig", 413
@@ -127,13 +128,13 @@ function Body:body(_, seconds)
     end
 end
 
---- Waits until what was given to be sent has gone: true, or nil, message, code.
+--- Waits until all that was given to be sent has left: true, or nil, message, code.
 function http2.await_sent(one, deadline)
     local bell = bell_of(one, "sends")
     while true do
         if one.closed and one.error ~= 0 then
             return nil, "the peer has ended the stream", "closed"
-        elseif one.drained or one.closed then -- without an error, which says as much
+        elseif one.drained or one.closed then -- an end without an error says as much
             return true
         end
         local ok, message, code = bell:receive(deadline)
@@ -141,8 +142,8 @@ function http2.await_sent(one, deadline)
     end
 end
 
---- Sends what a function returns part after part, with this length in all, if that is known: true,
---- or nil, message, code, and then the stream is cut off. `take` is that of _body.lua.
+--- Sends what a function returns part after part; `length`: all of it together, if known. Returns
+--- true; or nil, message, code, and then the stream is reset. `take` is that of _body.lua.
 function http2.send_parts(one, take, next_part, length, deadline)
     local session, id, left = one.session, one.id, math.type(length) and length
     while true do
@@ -173,7 +174,7 @@ end
 
 -- ---- The two that move bytes --------------------------------------------------------------------
 
--- Resets streams of which the peer takes too little.
+-- Resets streams that the peer reads too slowly.
 local function sweep(connection, seconds)
     local now = mare.now()
     if now - connection.swept < seconds then return end
@@ -181,8 +182,8 @@ local function sweep(connection, seconds)
     if (connection.session:sweep(stretch) or 0) > 0 then http2.wake(connection) end
 end
 
---- Writes whenever somebody has something to send, until the connection is over. `seconds` is the
---- time that the peer has to take something.
+--- Writes whenever there is something to send, until the connection is over. `seconds`: the time
+--- that the peer has to take something.
 function http2.write_all(connection, seconds)
     local session, stream, bell = connection.session, connection.stream, connection.bell
     repeat
@@ -192,17 +193,18 @@ function http2.write_all(connection, seconds)
         http2.dispatch(connection)
         if not ok then
             connection.failed = connection.failed or message
-            stream:close() -- and so the reader hears of it
+            stream:close() -- so that the reader notices, too
             return
         end
+        connection.told.wrote(connection)
         sweep(connection, seconds)
         local some = next(connection.streams) ~= nil
         if not over and not connection.ringing then bell:receive(some and seconds or nil) end
     until over
 end
 
---- Reads until the connection is over, and tells of what comes. `patience()` is how long to wait
---- for it; when that is over, `go_on()` says whether to wait again. Returns why it ended.
+--- Reads until the connection is over, and passes events on. `patience()` returns how long to wait
+--- for bytes; after that, `go_on()` returns whether to wait again. Returns why it ended.
 function http2.read_all(connection, patience, go_on)
     local session, stream = connection.session, connection.stream
     while true do

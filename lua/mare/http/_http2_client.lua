@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What the client of HTTP does with servers that speak HTTP/2: all its requests to a place share a
--- connection, which has a routine that reads and one that writes; neither keeps the process alive.
+-- The client's side of HTTP/2. All requests to one place share a connection. It has one routine
+-- that reads and one that writes; neither keeps the process alive.
 local mare = require "mare"
 local shared, http2 = require "mare.http._shared", require "mare.http._http2"
 local bodies = require "mare.http._body"
@@ -8,13 +8,14 @@ local http, Message, seconds_of = shared.http, shared.Message, shared.seconds_of
 
 local client = {}
 
--- Codes of RFC 9113 section 7: the server has not touched the request; it is not wanted any more.
+-- Codes of RFC 9113 section 7: the server has not processed the request; the client does not want
+-- it any more.
 local REFUSED, CANCEL = 7, 8
 
--- The stock interpreter has none, and speaks HTTP/1.1.
+-- The stock interpreter has no routines, so it uses HTTP/1.1.
 local has_routines = pcall(mare._needs_routines, "request")
 
--- Places that are remembered, with their connections or for having none.
+-- How many places are remembered, with their connections or as without HTTP/2.
 local places_most = 256
 
 -- ---- Connections --------------------------------------------------------------------------------
@@ -28,14 +29,24 @@ function told.began(connection, id)
     http2.ring(one)
 end
 
+-- Wakes the first in line: there may be room now.
+local function call_next(known)
+    local first = known and known.line[1]
+    if first then first:trysend(true) end
+end
+
 function told.ended(connection)
     connection.quiet = mare.now()
     if next(connection.streams) == nil then connection.look_again() end
+    call_next(connection.known)
 end
 
 function told.goodbye(connection) connection.going = true end
 
--- Whoever reads is to see how long there is something to wait for.
+-- A stream that was given up counts until the server was told of it.
+function told.wrote(connection) call_next(connection.known) end
+
+-- Makes the reader check how long there is something to wait for.
 local function look_again(connection)
     if connection.waiting and connection.routine then
         connection.waiting = false
@@ -43,7 +54,7 @@ local function look_again(connection)
     end
 end
 
--- Reads until nobody needs the connection: it is silent for too long, or was left.
+-- Reads until nobody needs the connection: it was silent for too long, or is not used any more.
 local function run(connection, idle)
     local _, message, code = pcall(http2.read_all, connection, function()
         if next(connection.streams) then return math.huge end
@@ -54,7 +65,7 @@ local function run(connection, idle)
             or word ~= "timeout" and not connection.leaving and not connection.going
     end)
     connection.going = true
-    local said = code and code ~= "closed" -- by TLS, as that the server does not know the client
+    local said = code and code ~= "closed" -- an error of TLS: it may reject the client
     for _, one in pairs(connection.streams) do
         one.lost, one.lost_code = not said and connection.failed or message, said and code or nil
         http2.close_stream(one, CANCEL)
@@ -64,6 +75,8 @@ local function run(connection, idle)
     http2.wake(connection)
     connection.writer:join()
     connection.stream:close()
+    if connection.slot then connection.slot:free() end
+    call_next(connection.known)
 end
 
 -- Begins to speak HTTP/2 on a stream.
@@ -82,10 +95,11 @@ end
 
 -- ---- Requests -----------------------------------------------------------------------------------
 
--- For a response that nobody reads to its end: its stream makes room for others.
+-- Frees the stream of a response that the program does not read to its end, so that others have
+-- room.
 local Leaver = {}
 
--- Nothing more is asked of the stream.
+-- The stream is not needed any more.
 local function drop(one)
     if one.dropped then return end
     one.dropped, one.closed = true, true
@@ -97,7 +111,8 @@ end
 
 function Leaver:__gc() drop(self.one) end
 
--- Sends a body in parts, beside whoever waits for the answer; closes what it was read from.
+-- Sends a body in parts, while another routine waits for the answer; then closes what it was read
+-- from.
 local function send_body(one, wanted, closer)
     local _ <close> = closer
     local ok, message, code = http2.send_parts(one, bodies.take, wanted.body, wanted.length,
@@ -107,7 +122,7 @@ local function send_body(one, wanted, closer)
     http2.ring(one)
 end
 
--- Asks on a connection: the stream, or nil, message, code.
+-- Sends a request on a connection: the stream, or nil, message, code.
 local function ask(connection, wanted)
     local place, body = wanted.place, wanted.body
     local length = math.type(wanted.length) and wanted.length or nil
@@ -119,14 +134,14 @@ local function ask(connection, wanted)
     http2.wake(connection)
     if wanted.parts then
         local closer = bodies.closer(wanted.closer.body)
-        wanted.closer.body = nil -- it is the sender's now
+        wanted.closer.body = nil -- the sender closes it
         mare.go(send_body, one, wanted, closer)
     end
     return one
 end
 
--- Waits for the head of an answer. Of a body that is still being sent the writer sees to it that it
--- moves.
+-- Waits for the head of an answer. `write_all` makes sure that a body that is still being sent
+-- makes progress.
 local function await_head(one, wanted)
     local bell = http2.bell_of(one)
     while not one.head do
@@ -144,10 +159,10 @@ local function await_head(one, wanted)
     return one.head
 end
 
--- The response as the program sees it.
+-- The response for the program.
 local function complete(one, wanted)
     local response = one.head
-    one.head = nil -- or it would never be collected, and nobody know that it is not read
+    one.head = nil -- otherwise it would never be collected, nor noticed as unread
     local limits = wanted.limits or {}
     response.stream, response.http2, response.minor = one.connection.stream, true, nil
     response.leaver = setmetatable({one = one}, Leaver)
@@ -162,8 +177,8 @@ local function complete(one, wanted)
     return setmetatable(response, Message)
 end
 
--- One request on a connection: the response; or nil, message, code and, if so, that the server may
--- have got it.
+-- Makes one request on a connection: the response; or nil, message, code and whether the server may
+-- have got the request.
 local function exchange(connection, wanted)
     local one, message, code = ask(connection, wanted)
     if not one then return nil, message, code, false end
@@ -177,8 +192,8 @@ end
 
 -- ---- Places -------------------------------------------------------------------------------------
 
--- What a client knows of a place: its `connections`, whether one is `opening`, and whether it is
--- `plain`, for it speaks HTTP/1.1 only.
+-- The record of a place: its `connections`, whether one is `opening`, whether it is `plain` (speaks
+-- only HTTP/1.1), and the bells of those who wait in `line` for a stream.
 local function place_of(self, wanted)
     local name = wanted.place.scheme .. "://" .. wanted.place.name
     for _, known in ipairs(self.places) do
@@ -191,12 +206,12 @@ local function place_of(self, wanted)
         end
         self.places = kept
     end
-    local new = {name = name, tls = wanted.tls, connections = {}, waiting = {}}
+    local new = {name = name, tls = wanted.tls, connections = {}, line = {}}
     table.insert(self.places, new)
     return new
 end
 
--- A connection that takes another request; those that take none any more are forgotten.
+-- A connection with room for another request. Forgets connections that take no more.
 local function find(known, wanted)
     local connections = known.connections
     for i = #connections, 1, -1 do
@@ -210,63 +225,124 @@ local function find(known, wanted)
     end
 end
 
--- Opens a connection for whoever wants one there; nil, message, code, or a connection of HTTP/1.1.
-local function open(self, known, wanted, connect)
+-- Marks that a connection is being made, until that is over, also by an error.
+local Opening = {}
+
+function Opening:__close() self.known.opening = false end
+
+-- Makes a connection, of HTTP/2 or HTTP/1.1; or nil, message, code.
+local function make(self, known, wanted, connect)
+    local _ <close> = setmetatable({known = known}, Opening)
     known.opening = true
-    local opened, message, code = connect(wanted)
-    known.opening = false
+    if self.pool then return self.pool:obtain(wanted, false, connect) end
+    return connect(wanted)
+end
+
+-- Opens a connection for all that wait for one there. Returns nil, message, code, or a connection
+-- of HTTP/1.1. If connections are counted, it takes a slot.
+local function open(self, known, wanted, connect)
+    local opened, message, code = make(self, known, wanted, connect)
     local facts = opened and opened.stream:tls()
     local connection
     if opened and (facts and facts.protocol == "h2" or not wanted.place.secure) then
         connection, message, code = begin(opened.stream, wanted.limits, self.idle_time,
             seconds_of(self.timeout or wanted.time))
+        if not connection then
+            opened.stream:close()
+            if opened.slot then opened.slot:free() end
+        end
     elseif opened then
         known.plain = true
     end
     if connection then
-        connection.limits = wanted.limits
+        connection.limits, connection.slot, connection.known = wanted.limits, opened.slot, known
         table.insert(known.connections, connection)
     end
-    for bell in pairs(known.waiting) do bell:trysend(true) end
-    known.waiting = {}
+    call_next(known)
     if known.plain then return nil, opened end
     return connection, message, code
 end
 
--- A connection for a request; or false, if it is one of HTTP/1.1's, with it if there is one; or
--- nil, message, code. And whether it is a new one.
-local function take(self, wanted, connect)
-    local known = place_of(self, wanted)
+-- The time until which a request may wait in line.
+local function last_moment(wanted)
+    local time, most = wanted.time, wanted.connect_time
+    if most and seconds_of(time) > most then time = most end
+    return type(time) == "number" and mare.deadline(time) or time
+end
+
+-- Waits in line until something may have changed; nil, message, code.
+local function wait(self, known, wanted, bell, deadline)
+    local pool, place = self.pool, wanted.place.name
+    -- While a connection is being made all wait for it, and may then find room. So the line counts
+    -- as full only for those who come after that.
+    local counts = pool and pool.host_most and not known.opening and known.line[#known.line] == bell
+    if counts and #known.line > pool.line then
+        return nil, ("%d requests wait for a connection to %s"):format(pool.line, place), "full"
+    end
+    local ok, message, code = bell:receive(deadline)
+    if not ok and code == "timeout" then
+        message = ("no connection to %s became free in time"):format(place)
+    end
+    return ok, message, code
+end
+
+-- Takes a request out of the line of a place, also after an error.
+local Turn = {}
+
+function Turn:__close()
+    for i, bell in ipairs(self.known.line) do
+        if bell == self.bell then
+            table.remove(self.known.line, i)
+            break
+        end
+    end
+    call_next(self.known)
+end
+
+-- As `take`, but in line: first come, first served.
+local function take_in_turn(self, known, wanted, connect)
+    local bell, deadline = mare.channel(1), last_moment(wanted)
+    local _ <close> = setmetatable({known = known, bell = bell}, Turn)
+    table.insert(known.line, bell)
     while not known.plain do
-        local connection = find(known, wanted)
+        local first = known.line[1] == bell
+        local connection = first and find(known, wanted)
         if connection then return connection end
-        if not known.opening then
+        local full = #known.connections > 0 and self.pool and self.pool:is_full(wanted.place)
+        if first and not known.opening and not full then
             local message, code
             connection, message, code = open(self, known, wanted, connect)
             if connection then return connection, nil, nil, true end
             if known.plain then return false, message end
             return nil, message, code
         end
-        local bell = mare.channel(1)
-        known.waiting[bell] = true
-        local ok, message, code = bell:receive(wanted.time)
-        known.waiting[bell] = nil
+        if full then client.give_way(self, known.name) end
+        local ok, message, code = wait(self, known, wanted, bell, deadline)
         if not ok then return nil, message, code end
     end
     return false
 end
 
+-- A connection for a request, and whether it is a new one. Or false if the place speaks HTTP/1.1,
+-- and the connection, if one was made; or nil, message, code.
+local function take(self, wanted, connect)
+    local known = place_of(self, wanted)
+    local connection = #known.line == 0 and find(known, wanted)
+    if connection then return connection end
+    return take_in_turn(self, known, wanted, connect)
+end
+
 -- ---- For _client.lua ----------------------------------------------------------------------------
 
---- Whether a request may go over HTTP/2, as the option says.
+--- Whether the option lets a request go over HTTP/2.
 function client.is_wanted(option, wanted)
     if not option or not has_routines then return false end
     return wanted.place.secure or option == "clear" and not wanted.way
 end
 
---- Makes a request: as `exchange`. False: the server speaks HTTP/1.1, and a connection to it, if
---- one was made. What the server has not touched, and what can be repeated when a connection that
---- was there before ends without an answer, is tried again once.
+--- Makes a request, as `exchange`. False: the server speaks HTTP/1.1; and a connection to it, if
+--- one was made. Tries once more if the server has not processed the request; or if it can be
+--- repeated, and a kept connection ended without an answer.
 function client.perform(self, wanted, connect)
     local again = shared.idempotent[wanted.method]
     for try = 1, 2 do
@@ -279,7 +355,7 @@ function client.perform(self, wanted, connect)
     end
 end
 
---- The same on a connection of its own, which ends with the answer.
+--- The same, on a connection of its own that ends with the answer.
 function client.once(wanted, connect)
     local self = {places = {}, idle_time = 0}
     local response, message, code, sent = client.perform(self, wanted, connect)
@@ -287,7 +363,21 @@ function client.once(wanted, connect)
     return response, message, code, sent
 end
 
---- Closes the connections that are not in use; those that are, when they have been.
+--- Another request needs a connection to a place where no more are allowed: ends one that is
+--- unused.
+function client.give_way(self, name)
+    for _, known in ipairs(self.places) do
+        for _, connection in ipairs(known.name == name and known.connections or {}) do
+            if connection.session:status() == 0 and not connection.leaving then
+                connection.leaving, connection.going = true, true
+                connection.look_again()
+                return
+            end
+        end
+    end
+end
+
+--- Closes the connections that are not in use now, and the others after their use.
 function client.close(self)
     for _, known in ipairs(self.places) do
         for _, connection in ipairs(known.connections) do

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What the server of HTTP does on a connection of HTTP/2: each request has a routine of its own,
--- which calls the handler as one of HTTP/1.1 does.
+-- The server's side of HTTP/2: each request has a routine of its own, which calls the handler just
+-- as for HTTP/1.1.
 local mare, net = require "mare", require "mare.net"
 local shared, http2 = require "mare.http._shared", require "mare.http._http2"
 local answers, bodies = require "mare.http._answer", require "mare.http._body"
@@ -8,12 +8,12 @@ local http, Message, body_reader = shared.http, shared.Message, shared.body_read
 
 local server = {}
 
--- Requests that a routine serves until it is the turn of others.
+-- Requests that a routine serves before others have their turn.
 local turn_most = 100
 
 -- ---- Answers ------------------------------------------------------------------------------------
 
--- All that is to be sent has been. A client that still sends is told that it need not.
+-- The whole answer was sent. If the client still sends, tells it to stop.
 local function finished(one)
     if one.ended or one.closed then return end
     one.ended = true
@@ -23,24 +23,24 @@ local function finished(one)
     end
 end
 
--- Nobody reads the rest of the request; and the answer's last part is on its way.
+-- Nobody reads the rest of the request, and the last part of the answer is on its way.
 local function let_go(one, has_body)
     if one.request.has_body then one.session:ignore(one.id) end
     one.finished = finished
     if not has_body or one.drained then finished(one) end
 end
 
--- Calls a function that makes a body, which is cancelled when the client goes.
+-- Calls a function that makes a body. It is cancelled if the client goes.
 local function call_inside(one, f)
     one.inside = true
     local part, message, code = f()
     one.inside = false
-    if one.request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
+    if one.request.gone then mare.sleep(0) end -- takes a cancellation that no wait has taken
     return part, message, code
 end
 
--- Sends an answer: true when it has gone, or when `waits` is false and it is about to; or nil,
--- message, code.
+-- Sends an answer. Returns true when it was sent, or, if `waits` is false, when it is about to be;
+-- or nil, message, code.
 local function send(one, status, headers, body, length, waits)
     local request, content = one.request, body
     if not body or request.method == "HEAD" then content = nil end
@@ -51,7 +51,7 @@ local function send(one, status, headers, body, length, waits)
     request.answered = status
     http2.wake(one.connection)
     if in_parts then
-        mare.yield() -- so that the head goes, however long the first part takes
+        mare.yield() -- send the head now: the first part may take long
         ok, message, code = http2.send_parts(one, bodies.take, function()
             return call_inside(one, body)
         end, length)
@@ -62,7 +62,7 @@ local function send(one, status, headers, body, length, waits)
     return ok, message, code
 end
 
--- As send, of whatever a handler returned.
+-- As send, for any answer of a handler.
 local function answer_any(one, response)
     local closer <close> = answers.closer_of(response)
     local request = one.request
@@ -73,16 +73,15 @@ local function answer_any(one, response)
         status = sent
     end
     if not good and not request.answered then
-        answers.report(("%sbad answer (%s)"):format(answers.place_of(one.connection.handler),
-            status))
+        answers.blame(one.connection, request, status)
         return send(one, 500, nil, answers.failure.body, #answers.failure.body, true)
     end
-    if not good then error(status, 0) end -- of a function that makes a body
+    if not good then error(status, 0) end -- raised by a function that makes a body
     return sent, message, code
 end
 
--- As send, of what a handler returned. Most answers are a text that can be sent at once; then
--- nobody waits, unless there is a log to be told.
+-- As send, for an answer of a handler. Fast path: most answers are a text that can be sent at once.
+-- Then nothing waits, unless the log has to be told.
 local function answer(one, response, logged)
     local status, headers, body = 200, nil, response
     if type(response) == "table" then status, headers, body = answers.plain_parts(response) end
@@ -94,7 +93,7 @@ local function answer(one, response, logged)
     return sent, message, code
 end
 
--- request:answer, of HTTP/2: the connection stays, and what the handler returns does not matter.
+-- request:answer for HTTP/2: the connection stays, and what the handler returns is ignored.
 local function answer_now(request, response)
     local one = request.one
     local closer <close> = answers.closer_of(response)
@@ -122,13 +121,13 @@ local function refuse(one, status, reason)
     one.connection.own.note(one.connection.options, one.request, status, reason)
 end
 
--- Calls the handler and answers; returns the failure to log, if there is one.
+-- Calls the handler and answers. Returns the failure to log, if there is one.
 local function handle(one, request)
     local connection = one.connection
     one.inside = true
     local ok, response = xpcall(connection.handler, connection.own.on_error, request)
     one.inside = false
-    if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
+    if request.gone then mare.sleep(0) end -- takes a cancellation that no wait has taken
     if request.taken then return nil end
     if request.gone then
         request.answered = 499
@@ -141,7 +140,7 @@ local function handle(one, request)
         answers.report(response)
         response = answers.failure
     end
-    if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+    if request.failed and (not ok or response == nil) then -- the failure is not the handler's
         response = {status = request.status, body = request.failed .. "\n"}
     end
     local sent, why = answer(one, response, connection.options.log)
@@ -149,7 +148,7 @@ local function handle(one, request)
     return not sent and why or request.failed
 end
 
--- A handler that ended without an answer, however it did, leaves none half said.
+-- Resets the stream if the handler ends without an answer, in whatever way.
 local Leaver = {}
 
 function Leaver:__close()
@@ -169,7 +168,7 @@ local function serve_one(one)
     local _ <close> = one
     local connection, request = one.connection, one.request
     if one.refused then return refuse(one, one.refused, one.reason) end
-    if request.gone then -- it was reset before its turn came
+    if request.gone then -- the client reset it before its turn
         return connection.own.note(connection.options, request, 499, "the client has gone away")
     end
     local status, message = connection.own.objection(connection.server, request)
@@ -186,9 +185,9 @@ end
 
 local start_worker
 
--- Requests that came together, and whose handlers do not wait, are served by one routine, one after
--- the other. So that none waits for another, a second routine is ready while there are more: its
--- turn comes when a handler waits.
+-- Serves requests that came together, one after the other, as long as their handlers do not wait.
+-- While there are more requests, a second routine is ready: it runs when a handler waits. So no
+-- request waits for another one's handler.
 local function work(connection, worker)
     local queue, turn = connection.queue, 0
     connection.spare = nil
@@ -212,7 +211,7 @@ function start_worker(connection)
     worker.routine = mare.go(work, connection, worker)
 end
 
-local told = {goodbye = function() end}
+local told = {goodbye = function() end, wrote = function() end}
 
 function told.began(connection, id)
     local one = setmetatable(http2.open(connection, id), Leaver)
@@ -221,7 +220,7 @@ function told.began(connection, id)
     one.request, one.refused, one.reason = request, status, reason
     request.stream, request.peer, request.http2 = connection.stream, connection.peer, true
     request.one, request.answer = one, answer_now
-    -- Handlers whose clients have gone may go on, and are not the session's to count.
+    -- Handlers may go on after their clients have gone: the session does not count those.
     if connection.running >= 2 * http.http2_streams then
         connection.session:reset(id, "refused")
         return
@@ -232,7 +231,7 @@ function told.began(connection, id)
     if not connection.spare then start_worker(connection) end
 end
 
--- Over, as it should be, or because the client did not want it any more.
+-- A stream is over: properly, or because the client did not want it any more.
 function told.ended(connection, one)
     if one.error ~= 0 and not one.ended then
         one.request.gone = true
@@ -244,7 +243,7 @@ function told.ended(connection, one)
     end
 end
 
--- The server serves no more: no new requests; those that are there are answered.
+-- The server stops: it takes no new requests, and answers those that are here.
 local function leave(connection)
     local session = connection.session
     session:goodbye(false)
@@ -256,8 +255,8 @@ local function leave(connection)
     connection.look_again()
 end
 
--- How long to wait for the client: a frame that has begun must be there soon, and who asks for
--- nothing is not waited for without end.
+-- How long to wait for the client. A frame that has begun must be complete soon; a client that asks
+-- for nothing is sent away after a while.
 local function patience_of(connection, idle, hurry)
     local _, _, _, begun = connection.session:status()
     local now = mare.now()
@@ -268,7 +267,7 @@ local function patience_of(connection, idle, hurry)
     return math.max(0, connection.quiet + idle - now)
 end
 
--- Whether to go on, after something has come or the time was over.
+-- Whether to go on, after bytes have come or the time was over.
 local function goes_on(connection, idle, hurry, code)
     if connection.busy() then
         return not (code == "timeout" and connection.begun)
@@ -276,14 +275,14 @@ local function goes_on(connection, idle, hurry, code)
     return not connection.leaving and code ~= "timeout" and patience_of(connection, idle, hurry) > 0
 end
 
--- What all connections have.
+-- Sets up what every connection has.
 local function prepare(connection, routine)
     connection.running, connection.quiet = 0, mare.now()
     connection.queue, connection.first, connection.last = {}, 1, 0
     connection.busy = function()
         return connection.running > 0 or next(connection.streams) ~= nil
     end
-    -- Whoever reads is to see that there is nothing to wait for.
+    -- Makes the reader see that there is nothing to wait for.
     connection.look_again = function()
         if connection.ended then connection.ended:trysend(true) end
         if connection.leaving and connection.waiting and routine and not connection.busy() then
@@ -293,7 +292,8 @@ local function prepare(connection, routine)
     end
 end
 
--- The end: what is still to be said is; then clients have gone, and handlers end.
+-- The end of the connection: sends what is left, then counts clients as gone, and waits for the
+-- handlers.
 local function finish(connection, writer, why)
     local stream, own = connection.stream, connection.own
     connection.ended = mare.channel(1)
@@ -312,7 +312,7 @@ local function finish(connection, writer, why)
     while connection.running > 0 do connection.ended:receive() end
 end
 
---- Serves a connection on which the client speaks HTTP/2. `own` has functions of _server.lua.
+--- Serves a connection of HTTP/2. `own` has functions of _server.lua.
 function server.serve(stream, handler, options, the_server, own)
     local connection, message = http2.connection("server", stream, told, options.limits,
         the_server.methods)

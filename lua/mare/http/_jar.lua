@@ -1,16 +1,16 @@
 -- SPDX-License-Identifier: MIT
--- The cookies that a client has been given, and whom it gives them to (RFC 6265 section 5). There
--- is no list of public suffixes: a cookie for a domain is taken if that has a dot in it, and the
--- server is in it.
-local read_date = require "mare.http._date".read
+-- The cookies of a client, and the servers that get them (RFC 6265 section 5). There is no list of
+-- public suffixes: a cookie for a domain is accepted if the domain has a dot and the server is in
+-- it.
+local read_date, trim = require "mare.http._date".read, require "mare.http._text".trim
 
 local Jar = {__name = "mare.http.jar"}
 Jar.__index = Jar
 
--- How many cookies a jar has room for, of one host and in all, and how large one may be.
+-- How many cookies a jar keeps for one host, and in all; how many bytes one may have.
 local host_most, all_most, size_most = 50, 1000, 4096
 
---- An empty one.
+--- An empty jar.
 local function new_jar() return setmetatable({cookies = {}, count = 0, of = {}}, Jar) end
 
 local function is_number(host) return host:find "^[%d.]+$" or host:find ":" end
@@ -32,12 +32,12 @@ local function path_of(place) return place.target:match "^[^?]*" end
 local function attributes_of(text)
     local found = {}
     for name, value in text:gmatch ";%s*([^=;]*)=?([^;]*)" do
-        found[name:match "^(.-)%s*$":lower()] = value:match "^%s*(.-)%s*$"
+        found[trim(name):lower()] = trim(value)
     end
     return found
 end
 
--- When a cookie is over: nil: not before the jar is.
+-- When a cookie expires. nil: with the jar.
 local function end_of(attributes, now)
     local age = attributes["max-age"]
     if age and age:find "^%-?%d+$" then return now + math.min(tonumber(age), 1 << 40) end
@@ -53,7 +53,7 @@ local function forget(jar, key)
     jar.of[one.domain] = left > 0 and left or nil
 end
 
--- Makes room for one more of a domain, if need be: what is over goes, and what was set longest ago.
+-- Makes room for another cookie of a domain, if necessary: removes expired ones, then the oldest.
 local function make_room(jar, domain, now)
     local crowded = (jar.of[domain] or 0) >= host_most
     if not crowded and jar.count < all_most then return end
@@ -73,7 +73,7 @@ end
 local function take_one(jar, place, text, now)
     local name, value = text:match "^%s*([^=;%s]+)%s*=%s*([^;]*)"
     if not name or #text > size_most then return end
-    value = value:match "^(.-)%s*$"
+    value = trim(value)
     local attributes, host = attributes_of(text), place.host:lower()
     local domain = (attributes.domain or ""):lower():gsub("^%.", "")
     local path, alone = attributes.path, domain == "" or domain == host
@@ -96,7 +96,7 @@ local function take_one(jar, place, text, now)
         secure = attributes.secure ~= nil}
 end
 
---- Takes what the answer of a server (as `http.locate` has it) sets.
+--- Takes the cookies that a server's answer sets. `place` is from `http.locate`.
 function Jar:take(place, headers)
     local set, now = headers["set-cookie"], os.time()
     for _, text in ipairs(type(set) == "table" and set or {set}) do
@@ -104,7 +104,7 @@ function Jar:take(place, headers)
     end
 end
 
---- What a request to there says in its Cookie header; nil: nothing. The longer paths come first.
+--- The Cookie header of a request to a place; nil: none. Longer paths come first.
 function Jar:header(place)
     local host, path, now, found = place.host:lower(), path_of(place), os.time(), {}
     for _, one in pairs(self.cookies) do

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: MIT
--- The connections of a client: those that are unused, and, where there is a limit, how many each
--- host has, and who stands in line for one.
+-- The connections of a client: the unused ones; and, if there is a limit for a host, how many it
+-- has, and the requests that wait in line for one.
 --
--- A connection that counts has a slot of its host's. The slot goes with it while it is unused, and
--- to the first in line, or back, when it is closed:
+-- If there is a limit, each connection has a slot of its host, also while it is unused. When the
+-- connection is closed, the slot goes to the first in line, or back to the host:
 --
 --     in line ──▶ slot ──▶ connection in use ──▶ unused ──▶ in use …
 --                  ▲            │ closed            │ closed: idle for too long, too many
 --                  └────────────┴───────────────────┘
 --
--- Between two waits nobody else of the process runs, so what is done here without one is whole.
+-- Between two waits no other routine of the process runs. So code without a wait in it is atomic.
 local mare, take_in = require "mare", require "mare._websocket".take
 local seconds_of = require "mare.http._shared".seconds_of
 
@@ -21,20 +21,25 @@ Pool.__index = Pool
 local Slot = {}
 Slot.__index = Slot
 
--- Also of an answer that the program has forgotten.
+-- Also frees the slot of an answer that the program has dropped.
 function Slot:__gc() self:free() end
 
---- The connection is closed, or could not be made.
+--- The connection was closed, or could not be made.
 function Slot:free()
     if self.freed then return end
     self.freed = true
     local host = self.host
     local first = table.remove(host.line, 1)
     if first then
-        first.turn:trysend(true) -- there is room for it
+        first.turn:trysend(true) -- there is always room in its channel
     else
         host.count = host.count - 1
     end
+end
+
+-- Frees the slot if no connection was made for it, also after an error.
+function Slot:__close()
+    if not self.taken then self:free() end
 end
 
 local function new_slot(host) return setmetatable({host = host}, Slot) end
@@ -44,8 +49,8 @@ local function fits(connection, wanted)
         and connection.tls == wanted.tls
 end
 
--- Whether the server has said nothing since its answer, and has not closed. What it says unasked
--- would be taken for the next answer (RFC 9112 section 6.3).
+-- Whether the server has sent nothing since its answer, and has not closed. Unasked bytes would
+-- pass for the next answer (RFC 9112 section 6.3).
 local function is_silent(connection) return take_in(connection.stream) == false end
 
 --- Closes a connection.
@@ -56,8 +61,8 @@ end
 
 -- ---- Unused connections -------------------------------------------------------------------------
 
--- Closes those that have been unused for too long, and returns for how long the oldest of the rest
--- may be.
+-- Closes connections that were unused for too long. Returns how long the oldest of the others may
+-- still be.
 local function expire(self)
     local unused, now = self.unused, mare.now()
     while unused[1] and now - unused[1].since >= self.idle_time do
@@ -66,8 +71,8 @@ local function expire(self)
     return unused[1] and self.idle_time - (now - unused[1].since)
 end
 
--- In the background, as long as there are such; but not in a host, which has no routines. There
--- they go with the next request.
+-- Runs in the background while there are unused connections; not in a host, which has no routines.
+-- There the next request does this work.
 local function watch(self)
     if self.watched or self.idle_time == math.huge then return end
     self.watched = pcall(function()
@@ -106,14 +111,14 @@ local function oldest_of(self, connection)
     return first, count
 end
 
---- A connection has served a request; `reusable`: it can serve another.
+--- A connection has served a request. `reusable`: it can serve another one.
 function Pool:put(connection, reusable)
     if not reusable or self.closed then return self:drop(connection) end
     local slot = connection.slot
     local first = slot and slot.host.line[1]
     if first then
-        if not (first.usable and fits(connection, first.wanted) and is_silent(connection)) then
-            return self:drop(connection) -- and so he has the slot
+        if not (first.usable and fits(connection, first.wanted)) then
+            return self:drop(connection) -- and so the first in line has the slot
         end
         table.remove(slot.host.line, 1)
         first.connection = connection
@@ -133,7 +138,7 @@ end
 
 -- ---- The line -----------------------------------------------------------------------------------
 
--- Waits for a turn: a slot, or a connection that has one. Or nil, message, code.
+-- Waits in line for a slot, or for a connection that has one. Or nil, message, code.
 local function wait(self, host, wanted, usable)
     if #host.line >= self.line then
         return nil, ("%d requests wait for a connection to %s"):format(#host.line,
@@ -154,7 +159,7 @@ local function wait(self, host, wanted, usable)
                 :format(wanted.place.name) or message, code
         end
     end
-    if own.connection then -- the turn came at the same moment, and goes to the next
+    if own.connection then -- its turn came at the same moment: pass it on
         self:put(own.connection, true)
     elseif code ~= "closed" then
         new_slot(host):free()
@@ -162,28 +167,40 @@ local function wait(self, host, wanted, usable)
     return nil, message, code
 end
 
--- A slot for a new connection, or a connection that became free; or nil, message, code.
-local function queue(self, wanted, usable)
-    local place = wanted.place
+local function host_of(self, place)
     local key = place.scheme .. "://" .. place.name
     local host = self.hosts[key]
     if not host then
         host = {count = 0, line = {}}
         self.hosts[key] = host
     end
-    if host.count >= self.host_most and #host.line == 0 then -- one that is unused gives way
+    if self.host_most and host.count >= self.host_most and #host.line == 0 then
         local oldest = oldest_of(self, {name = place.name, scheme = place.scheme})
-        if oldest then self:drop(table.remove(self.unused, oldest)) end
+        if oldest then self:drop(table.remove(self.unused, oldest)) end -- close it to make room
     end
+    return host, key
+end
+
+--- Whether no other connection to a place may be made now, unused ones aside.
+function Pool:is_full(place)
+    if not self.host_most then return false end
+    local host = host_of(self, place)
+    return host.count >= self.host_most or #host.line > 0
+end
+
+-- Gets a slot for a new connection, or a connection that became free; or nil, message, code.
+local function queue(self, wanted, usable)
+    local host, key = host_of(self, wanted.place)
     if host.count >= self.host_most or #host.line > 0 then
+        if self.give_way then self.give_way(key) end
         return wait(self, host, wanted, usable)
     end
     host.count = host.count + 1
     return new_slot(host)
 end
 
---- A connection for a request: one that was used before, and `true`, if that is `usable`; else a
---- new one, which `connect(wanted)` makes. Or nil, message, code.
+--- A connection for a request. If `usable`, an unused one and `true`, if there is one; else a new
+--- one, made by `connect(wanted)`. Or nil, message, code.
 function Pool:obtain(wanted, usable, connect)
     local kept = usable and take(self, wanted)
     if kept then return kept, true end
@@ -191,19 +208,21 @@ function Pool:obtain(wanted, usable, connect)
     if self.host_most then
         slot, message, code = queue(self, wanted, usable)
         if not slot then return nil, message, code end
-        if slot.stream then return slot, true end
+        if slot.stream then
+            if is_silent(slot) then return slot, true end -- check again: it was put back earlier
+            slot.stream:close()
+            slot = slot.slot
+        end
     end
+    if slot then slot.taken = false end -- perhaps of a closed connection
+    local _ <close> = slot
     local connection
     connection, message, code = connect(wanted)
-    if connection then
-        connection.slot = slot
-    elseif slot then
-        slot:free()
-    end
+    if connection and slot then connection.slot, slot.taken = slot, true end
     return connection, message, code
 end
 
---- Closes what is unused; what is in use, when it has been. Who stands in line is told.
+--- Closes unused connections now, and the others after their use. Requests in line fail.
 function Pool:close()
     self.closed = true
     local unused, hosts = self.unused, self.hosts
@@ -216,9 +235,10 @@ function Pool:close()
     for _, connection in ipairs(unused) do self:drop(connection) end
 end
 
---- The pool of a client: `most` unused connections in all, `host_idle` to one host, unused for
---- `idle_time` at the most; `host_most` connections to one host (nil: any number), for which so
---- many requests may stand in `line`.
+--- Makes the pool of a client: at most `most` unused connections in all, `host_idle` to one host,
+--- each unused for `idle_time` at most; `host_most` connections to one host (nil: any number), and
+--- so many requests in `line` for them. `give_way(host)` is called when there are as many as
+--- allowed: it may end a connection that something else keeps.
 local function new(options)
     options.unused = {} -- the one used last is the last
     options.hosts = {}

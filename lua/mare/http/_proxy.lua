@@ -1,27 +1,23 @@
 -- SPDX-License-Identifier: MIT
--- Connections through an HTTP proxy: what is not secure is asked of the proxy itself, with the
--- whole URL; for the rest it is asked to connect (CONNECT), and TLS goes through it.
+-- Connections through an HTTP proxy. For http the proxy itself is asked, with the whole URL. For
+-- https it is asked to connect (CONNECT), and TLS goes through that connection.
 local net, raw = require "mare.net", require "mare._http"
-local shared = require "mare.http._shared"
+local shared, unescape = require "mare.http._shared", require "mare.http._text".unescape
 local http = shared.http
 
 local proxy = {}
 
-local function decode(text)
-    return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
--- Where a proxy is: of "http://host:port", maybe with "user:password@" before the host; nil: it is
--- no such URL.
+-- The place of a proxy, from "http://host:port", perhaps with "user:password@" before the host;
+-- nil: this is no such URL.
 local function locate(url)
     local scheme, user, rest = url:match "^(http://)([^/@]*)@(.*)$"
     local place = http.locate(scheme and scheme .. rest or url)
     if not place or place.scheme ~= "http" or place.target ~= "/" then return nil end
-    if user then place.credentials = "Basic " .. raw.encode64(decode(user)) end
+    if user then place.credentials = "Basic " .. raw.encode64(unescape(user)) end
     return place
 end
 
--- Asks the proxy for a way to a place; true, or nil, message, code.
+-- Asks the proxy to connect to a place: true, or nil, message, code.
 local function tunnel(stream, way, place, timeout)
     local target = (place.host:find ":" and "[%s]:%d" or "%s:%d"):format(place.host, place.port)
     local head = raw.request("CONNECT", target, target, way.credentials
@@ -52,16 +48,28 @@ local function open(way, place, timeout, tls)
     return require "mare.tls".wrap(stream, options, timeout)
 end
 
---- The way by a proxy: `open(place, timeout, tls)`, a stream to a place, and `ask(place, headers)`,
---- the target and the headers of a request to one that is not secure. nil: it is no URL of a proxy.
+-- The headers of a program, with the proxy's credentials unless it has its own. If it is not a
+-- table, the check of requests refuses it later.
+local function with_credentials(headers, credentials)
+    if not credentials or headers ~= nil and type(headers) ~= "table" then return headers end
+    local more = {}
+    for name, value in pairs(headers or {}) do
+        if type(name) == "string" and name:lower() == "proxy-authorization" then return headers end
+        more[name] = value
+    end
+    more["proxy-authorization"] = credentials
+    return more
+end
+
+--- How to use a proxy: `open(place, timeout, tls)` returns a stream to a place; `ask(place,
+--- headers)` returns the target and the headers of an http request. nil: not the URL of a proxy.
 function proxy.way(url)
     local way = locate(url)
     return way and {
         open = function(...) return open(way, ...) end,
         ask = function(place, headers)
-            local more = {["proxy-authorization"] = way.credentials}
-            for name, value in pairs(headers or {}) do more[name] = value end
-            return ("http://%s%s"):format(place.name, place.target), more
+            local target = ("http://%s%s"):format(place.name, place.target)
+            return target, with_credentials(headers, way.credentials)
         end,
     }
 end

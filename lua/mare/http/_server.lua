@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- The server of HTTP: it reads the requests of a connection one after the other, writes what the
--- handler answers, and comes to its end in order when its listener is closed.
+-- The HTTP server. It reads the requests of a connection one after the other and writes what the
+-- handler answers. When its listener is closed, it ends in good order.
 local mare, net, raw = require "mare", require "mare.net", require "mare._http"
 local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
 local check_options, answers = shared.check_options, require "mare.http._answer"
 local answer, failure = answers.answer, answers.failure
 local refuse, report, release = answers.refuse, answers.report, answers.release
-local gone = require "mare.http._gone"
+local gone, bodies = require "mare.http._gone", require "mare.http._body"
 
 local server_options = checks.set("idle_time", "message_time", "write_time", "least_rate", "limits",
     "failed", "end_time", "log", "methods", "targets", "cancel", "processes", "http2")
@@ -19,9 +19,9 @@ end
 
 local printed_at, unprinted = -math.huge, 0
 
--- What becomes of a handshake that failed, if the program does not want to hear of it itself. It is
--- printed once a second at the most, for anybody can make it fail as often as he likes; and not
--- when somebody only came and went.
+-- Reports a failed handshake, if the program has no function for that. At most once a second,
+-- because anybody can make one fail as often as he likes; and not when a client only connected and
+-- left.
 local function print_failure(message, code, stream)
     if code == "closed" then return end
     local now, more = mare.now(), ""
@@ -46,7 +46,7 @@ local function shake_hands(stream, failed, http2)
     return false
 end
 
--- What is left of a request's body, so that the next request is found; false: close instead.
+-- Reads the rest of a request's body, so that the next request can be found; false: close instead.
 local function skip_body(request)
     if request.expects and not request.continued then return false end
     for _ = 1, 64 do
@@ -63,18 +63,18 @@ local function give_body(reader, stream, request, options)
     end)
 end
 
--- Tells the program's log, whose errors are not the client's.
+-- Tells the program's log. Its errors must not hit the client.
 local function note(options, request, status, message)
     if not options.log then return end
     local ok, err = xpcall(options.log, on_error, request, status, message)
     if not ok then report(err) end
 end
 
--- The forms of a target beside a path (RFC 9112 section 3.2), as a request says them, and what one
--- that the server does not want is answered with.
+-- The forms of a target that are not a path (RFC 9112 section 3.2), and the status for each that
+-- the server does not want.
 local forms = {authority = 501, asterisk = 501, absolute = 421}
 
--- The status and the reason to refuse a request with, before its handler sees it; or nothing.
+-- The status and the reason to refuse a request before its handler sees it; or nothing.
 local function objection(server, request)
     local length, form = request.length, request.form
     if length and length > server.body_most then
@@ -84,8 +84,8 @@ local function objection(server, request)
     end
 end
 
--- The client has gone while its request was handled: nothing is sent. What the handler waited for
--- was cancelled, so its errors are no news.
+-- The client has gone while its request was handled: nothing is sent. The handler's wait was
+-- cancelled, so its error is no news.
 local function lose(connection, request, ok, response)
     local message = "the client has gone away"
     if ok then release(response) else message = message .. ": " .. response:match "[^\n]*" end
@@ -93,11 +93,11 @@ local function lose(connection, request, ok, response)
     return false
 end
 
--- Answers a request that was handled. False: the connection ends.
+-- Answers a request after its handler. False: the connection ends.
 local function conclude(connection, request, ok, response)
     local stream, options, server = connection.stream, connection.options, connection.server
-    if request.gone then mare.sleep(0) end -- a cancellation for which there was no wait
-    if request.taken then -- the handler has spoken another protocol, or answered
+    if request.gone then mare.sleep(0) end -- takes a cancellation that no wait has taken
+    if request.taken then -- the handler switched protocols, or answered itself
         note(options, request, request.answered or 101)
         return false
     end
@@ -106,7 +106,7 @@ local function conclude(connection, request, ok, response)
         report(response)
         response = failure
     end
-    if request.failed and (not ok or response == nil) then -- it is not the handler's fault
+    if request.failed and (not ok or response == nil) then -- the failure is not the handler's
         response = {status = request.status, body = request.failed .. "\n"}
     end
     local read = not request.has_body or skip_body(request)
@@ -117,10 +117,10 @@ local function conclude(connection, request, ok, response)
     if sent and not request.kept and (request.keep_alive or not read) then
         net.linger(stream) -- what the client still sends is thrown away
     end
-    return sent and request.kept -- as its head says
+    return sent and request.kept -- as its head has said
 end
 
--- Has a request handled, and answers it. False: the connection ends.
+-- Calls the handler for a request, and answers it. False: the connection ends.
 local function serve_request(connection, request)
     local stream, options, server = connection.stream, connection.options, connection.server
     local status, message = objection(server, request)
@@ -137,11 +137,22 @@ local function serve_request(connection, request)
     return conclude(connection, request, ok, response)
 end
 
--- What reader:serve leaves to be done. False: the connection ends.
+-- Sends the rest of a file, after the rest of a head. False: the connection ends.
+local function send_rest(connection, request, file, head, left)
+    local stream, _ <close> = connection.stream, file
+    if head ~= "" and not raw.write(stream, head, "", "") then return false end
+    local next_part, length, _, rest = bodies.open(file, left)
+    return (bodies.write_parts(stream, function()
+        return gone.call(connection, request, next_part)
+    end, length, nil, rest))
+end
+
+-- Does what reader:serve, which is in C, leaves to Lua. False: the connection ends.
 local function go_on(connection, peer, what, request, ...)
     if what == "request" then return serve_request(connection, request) end
     if what == "response" then return conclude(connection, request, ...) end
     if what == "rest" then return (raw.write(connection.stream, ..., "", "")) end
+    if what == "file" then return send_rest(connection, request, ...) end
     if what == "turn" then
         mare.yield()
         return true
@@ -156,13 +167,13 @@ end
 
 local clock = raw.clock(answers.date_now)
 
--- A connection whose requests are served here is among those that an ending server closes.
+-- Registers a connection while its requests are served, so that a server that ends can close it.
 local Waiting = {}
 
 function Waiting:__close() self.waiting[self.stream] = nil end
 
--- Whether the client speaks HTTP/2: TLS has agreed on it, or it is wanted in clear text and the
--- first bytes tell.
+-- Whether the client speaks HTTP/2: TLS has agreed on it; or clear-text HTTP/2 is allowed, and the
+-- first bytes are its preface.
 local function speaks_http2(stream, option, idle)
     if option == false then return false end
     local facts = stream:tls()
@@ -170,10 +181,10 @@ local function speaks_http2(stream, option, idle)
     return option == "clear" and require "mare._http2".is_spoken(stream, idle)
 end
 
--- As http.handle. `server` is what the connections of one listener share: whether it is `ending`,
--- how long it then waits for requests, the readers of streams that may be `waiting` for one, the
--- connections whose clients are `watched`, by routine, whether somebody is `looking` at them, and
--- which requests it wants. (src/lua/http_serve.c reads `ending` and `looking`.)
+-- As http.handle. `server` is what all connections of a listener share: whether it is `ending`; how
+-- long it then waits for requests; `waiting`, the readers that may be waiting for a request;
+-- `watched`, by routine, the connections whose clients are watched; whether a routine is `looking`
+-- at those; and which requests it accepts. (src/lua/http_serve.c reads `ending` and `looking`.)
 local function handle(stream, handler, options, server)
     local reader = raw.reader("requests", options.limits, server.methods)
     local connection = {stream = stream, reader = reader, handler = handler, options = options,
@@ -181,7 +192,7 @@ local function handle(stream, handler, options, server)
     local _ <close> = gone.watch(connection)
     local idle = options.idle_time or http.idle_time
     local hurry = options.message_time or http.message_time
-    local peer = stream:peer() -- which nobody can say any more when it has gone
+    local peer = stream:peer() -- now: after the client has gone this is unknown
     stream:timeout(options.write_time or http.write_time)
     shared.server_of[stream] = server
     local http2 = options.http2
@@ -209,17 +220,19 @@ local function new_server(options)
         targets = checks.set(table.unpack(options.targets or {}))}
 end
 
---- Serves one connection: reads requests, calls the handler, writes what it returns.
+--- Serves one connection: reads requests, calls the handler, writes what it returns. Closes the
+--- connection at the end.
 function http.handle(stream, handler, options)
     options = options or {}
     checks.object("handle", stream, 1, "stream")
     checks.argument("handle", handler, 2, "function")
-    return handle(stream, handler, options, new_server(options))
+    local _ <close> = stream
+    handle(stream, handler, options, new_server(options))
 end
 
--- The listener is closed. A request that has begun is answered, as the last of its connection; a
--- client that is about to send one has a moment; those that stay silent are closed. Who speaks
--- another protocol is told.
+-- The listener was closed. A request that has begun is answered, as the last one of its connection.
+-- A client that is about to send one has a moment; silent clients are disconnected. Connections
+-- with another protocol are told.
 local function finish(server)
     server.ending = true
     for what, tell in pairs(server.told) do mare.go(tell, what):detach() end
@@ -231,7 +244,7 @@ local function finish(server)
     end):detach()
 end
 
--- That the values of options can be used, before the first client comes to find out.
+-- Checks the values of options now, not when the first client comes.
 local function check_values(options)
     local function check(name, good, expected)
         if options[name] ~= nil and not good then
@@ -265,7 +278,7 @@ local function check_values(options)
     raw.reader("requests", options.limits)
 end
 
--- In a process of a server that has several: see _spread.lua.
+-- Runs in each process of a server that has several: see _spread.lua.
 function shared.serve_given(way, left, handler, options)
     local server = new_server(options)
     return require "mare.http._spread".serve_given(way, left, server, function(stream)
@@ -278,7 +291,7 @@ local function work(...)
     return require "mare.http._shared".serve_given(...)
 end
 
--- As http.serve, in several processes.
+-- As http.serve, but in several processes.
 local function serve_spread(listener, handler, options)
     mare._needs_routines "serve"
     local count, rest = options.processes, {}

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- A server in several processes, so that its handlers run on all cores: the process that has the
--- listener accepts and gives each connection to the next that has room for it; they tell it when
--- one has ended, so that the listener's limit holds for all of them together.
+-- A server in several processes, so that its handlers run on all cores. The process that has the
+-- listener accepts connections, and gives each to the next process that has room. The processes
+-- report when a connection has ended, so that the listener's limit holds for all of them together.
 --
 --     listener ── accept ──▶ way ──▶ process: handle ──┐
 --                       ╲──▶ way ──▶ process: handle ──┤
@@ -10,10 +10,10 @@ local mare, net = require "mare", require "mare.net"
 
 local spread = {}
 
--- Connections that wait for a process that is busy.
+-- How many connections may wait for one busy process.
 local waiting_most = 16
 
--- In each process, until its way is closed. `handle` and `finish` are the server's own.
+-- Runs in each process, until its way is closed. `handle` and `finish` are the server's own.
 function spread.serve_given(way, left, server, handle, finish)
     local Leaver = {__close = function() left:send(true) end}
     while true do
@@ -28,7 +28,7 @@ function spread.serve_given(way, left, server, handle, finish)
     finish(server)
 end
 
--- Gives a connection to one of the processes, beginning with the one after the last.
+-- Gives a connection to a process; starts with the one after the last.
 local function give(ways, last, stream)
     for i = 1, #ways do
         local at = (last + i - 1) % #ways + 1

@@ -1,17 +1,21 @@
 -- SPDX-License-Identifier: MIT
--- Cookies (RFC 6265): what a request brings, what an answer sets, and values that are signed, so
--- that a client cannot make or change them.
+-- Cookies (RFC 6265): those of a request, those that an answer sets, and signed values, which a
+-- client cannot make or change.
 local checks, raw = require "mare._check", require "mare._certificate"
+local text_of = require "mare.http._text"
 
 local cookie = {}
 
---- The cookies of a request, by name; of two of one name, the first (RFC 6265 section 5.4 has the
---- more particular one there).
+--- The cookies of a request, by name. Of two with one name the first counts: by RFC 6265 section
+--- 5.4 it has the longer path.
 function cookie.of(request)
     local found = {}
     for pair in (request.headers.cookie or ""):gmatch "[^;]+" do
-        local name, value = pair:match "^%s*([^=%s]+)%s*=%s*(.-)%s*$"
-        if name and not found[name] then found[name] = value:match '^"(.*)"$' or value end
+        local name, value = pair:match "^%s*([^=%s]+)%s*=(.*)$"
+        if name and not found[name] then
+            value = text_of.trim(value)
+            found[name] = value:match '^"(.*)"$' or value
+        end
     end
     return found
 end
@@ -21,7 +25,7 @@ local same_sites = {strict = "Strict", lax = "Lax", none = "None"}
 
 local function is_value(text) return not text:find '[%c ",;\\\127-\255]' end
 
--- Of an attribute: no semicolon, no control character.
+-- Whether it can be the value of an attribute: it has no semicolon and no control character.
 local function is_attribute(text) return type(text) == "string" and not text:find "[;%c]" end
 
 local function check(options, level)
@@ -47,7 +51,7 @@ function cookie.set(name, value, options)
     checks.argument("set", value, 2, "string")
     checks.argument("set", options, 3, "table")
     checks.options("set", options, 3, options_known)
-    check(options, 3)
+    check(options, 4)
     if name == "" or name:find "[^%w!#$%%&'*+.^_`|~-]" then
         error("bad argument #1 to 'set' (a character that cannot stand in a cookie's name)", 2)
     elseif not is_value(value) then
@@ -65,7 +69,7 @@ function cookie.set(name, value, options)
     return table.concat(parts, "; ")
 end
 
---- An empty jar, for the clients that are to share their cookies (`http.client {cookies = jar}`).
+--- An empty jar, for clients that share their cookies (`http.client {cookies = jar}`).
 function cookie.jar() return require "mare.http._jar".new() end
 
 -- ---- Signed values ------------------------------------------------------------------------------
@@ -85,7 +89,7 @@ local function mac(key, text)
     return raw.digest(xored(key, 0x5c) .. bytes_of(raw.digest(xored(key, 0x36) .. text)))
 end
 
---- Whether two strings are the same. How long it takes does not tell where they differ.
+--- Whether two strings are equal, in a time that does not depend on where they differ.
 function cookie.same(a, b)
     checks.argument("same", a, 1, "string")
     checks.argument("same", b, 2, "string")
@@ -99,18 +103,14 @@ local function encode(text)
     return (text:gsub("[^%w_~-]", function(byte) return ("%%%02X"):format(byte:byte()) end))
 end
 
-local function decode(text)
-    return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 local Signer = {}
 Signer.__index = Signer
 
--- That the cookie of one name cannot be given for that of another, its name is signed, too.
+-- The name is signed, too, so that the value of one cookie is not valid for another.
 local function signature(key, name, rest) return mac(key, name .. "=" .. rest) end
 
---- A value that only who knows the key can make: any string, and until when it counts, if a number
---- of seconds is given. It can stand in a cookie of that name.
+--- Signs a value: any string, and when it expires if `seconds` is given. Only somebody with the key
+--- can make the result. It can be the value of the cookie with that name.
 function Signer:sign(name, value, seconds)
     checks.argument("sign", name, 1, "string")
     checks.argument("sign", value, 2, "string")
@@ -120,7 +120,8 @@ function Signer:sign(name, value, seconds)
     return rest .. "." .. signature(self.keys[1], name, rest)
 end
 
---- What was signed under that name; or nil, message, code: it was not, or no longer counts.
+--- The value that was signed under that name; or nil, message, code: it was not signed, or has
+--- expired.
 function Signer:check(name, signed)
     checks.argument("check", name, 1, "string")
     if signed == nil then return nil, "there is no such cookie", "noname" end
@@ -135,11 +136,11 @@ function Signer:check(name, signed)
     if until_when ~= "" and os.time() >= tonumber(until_when) then
         return nil, "it is too old", "denied"
     end
-    return decode(value)
+    return text_of.unescape(value)
 end
 
---- Signs and checks values with a secret of at least 32 bytes. With several, the first signs, and
---- what any of them has signed counts: so a new one can be put before the old one.
+--- Signs and checks values with a secret of at least 32 bytes. With several secrets, the first one
+--- signs, and all are valid for checks: so a new secret can be put before the old one.
 function cookie.signer(...)
     local keys = {...}
     for i = 1, math.max(1, select("#", ...)) do
@@ -153,7 +154,7 @@ end
 
 Signer.__travel = function(signer) return "mare.http.cookie", signer.keys end
 
---- For messages between processes.
+--- Makes a signer from a message: processes can send each other signers.
 function cookie.arrive(keys) return setmetatable({keys = keys}, Signer) end
 
 return cookie

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Server-sent events (the WHATWG's `text/event-stream`): an answer that goes on, event after event;
--- and how a client reads it.
+-- Server-sent events (`text/event-stream` of the WHATWG): an answer that continues, event after
+-- event; and how a client reads it.
 local checks = require "mare._check"
 
 local events = {}
@@ -9,10 +9,10 @@ local fields, known = checks.set("data", "event", "id", "retry"), checks.set("pa
 
 local function refuse(what) error("an event " .. what, 0) end
 
--- One line of a field, that must be one.
+-- One line of a field. The value must not have a line break.
 local function line(name, value)
     if type(value) ~= "string" or value:find "[\r\n\0]" then
-        refuse(("whose %s is no line of text"):format(name))
+        refuse(("whose %s is not a line of text"):format(name))
     end
     return name .. ": " .. value .. "\n"
 end
@@ -30,11 +30,11 @@ function events.encode(event)
     if event.event ~= nil then parts[#parts + 1] = line("event", event.event) end
     if event.id ~= nil then parts[#parts + 1] = line("id", event.id) end
     if event.retry ~= nil then
-        if math.type(event.retry) ~= "integer" then refuse("whose retry is no integer") end
+        if math.type(event.retry) ~= "integer" then refuse("whose retry is not an integer") end
         parts[#parts + 1] = ("retry: %d\n"):format(event.retry)
     end
     if event.data ~= nil then
-        if type(event.data) ~= "string" then refuse("whose data is no string") end
+        if type(event.data) ~= "string" then refuse("whose data is not a string") end
         for text in (event.data:gsub("\r\n?", "\n") .. "\n"):gmatch "(.-)\n" do
             parts[#parts + 1] = "data: " .. text .. "\n"
         end
@@ -69,11 +69,12 @@ function events.answer(next_event, options)
     end}
 end
 
--- What a line of the stream means for the event that is being read.
-local function take_line(text, event)
+-- Takes one line of the stream into the event that is being read. `lines` are the lines of its
+-- data.
+local function take_line(text, event, lines)
     local name, value = text:match "^([^:]*):? ?(.*)$"
     if name == "data" then
-        event.data = event.data and event.data .. "\n" .. value or value
+        lines[#lines + 1] = value
     elseif name == "event" then
         event.event = value
     elseif name == "id" and not value:find "\0" then
@@ -83,36 +84,57 @@ local function take_line(text, event)
     end
 end
 
+-- A line may come in a million pieces of one byte: they are joined now and then.
+local pieces_most = 4096
+
 --- An iterator over the events of a response: tables with `data` and, if the server sent them,
 --- `event`, `id` and `retry`; nil at the end, or nil, message, code. An event of more than `most`
 --- bytes (1 MiB) is `toobig`.
 function events.read(response, most)
     if most ~= nil then checks.argument("read", most, 2, "number") end
     most = most or 1048576
-    local text, event, size = "", {}, 0
+    local text, at, event, lines, size = "", 1, {}, {}, 0 -- what was read, and how far it was used
+
+    -- Reads up to a line break: true, or nil, message, code.
+    local function read_on()
+        text, at = text:sub(at), 1
+        local pieces, length, half = {text}, #text, text:sub(-1) == "\r"
+        local more, message, code
+        repeat
+            if size + length > most then
+                text = table.concat(pieces)
+                return nil, "an event is too large", "toobig"
+            end
+            more, message, code = response:read()
+            pieces[#pieces + 1], length = more, length + #(more or "")
+            if #pieces == pieces_most then pieces = {table.concat(pieces)} end
+        until not more or half or more:find "[\r\n]"
+        text = table.concat(pieces)
+        return more and true, message, code
+    end
+
     return function()
         while true do
-            local first, last = text:find "\r?[\r\n]"
-            -- A CR at the very end may be half of a line break.
+            local first, last = text:find("\r?[\r\n]", at)
+            -- A CR at the very end may be the first half of a line break.
             if first and not (text:sub(last, last) == "\r" and last == #text) then
-                local one = text:sub(1, first - 1)
+                local one = text:sub(at, first - 1)
                 if text:sub(first, first) == "\r" and last > first
                     and text:sub(last, last) == "\r" then
                     last = first
                 end
-                text, size = text:sub(last + 1), size + #one
+                at, size = last + 1, size + #one
                 if one == "" then
                     local whole = event
-                    event, size = {}, 0
+                    if #lines > 0 then whole.data = table.concat(lines, "\n") end
+                    event, lines, size = {}, {}, 0
                     if whole.data then return whole end
                 elseif one:sub(1, 1) ~= ":" then
-                    take_line(one, event)
+                    take_line(one, event, lines)
                 end
             else
-                if size + #text > most then return nil, "an event is too large", "toobig" end
-                local more, message, code = response:read()
-                if not more then return nil, message, code end
-                text = text .. more
+                local ok, message, code = read_on()
+                if not ok then return nil, message, code end
             end
         end
     end

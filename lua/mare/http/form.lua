@@ -1,20 +1,16 @@
 -- SPDX-License-Identifier: MIT
--- What forms and queries say: names and values as URLs have them
--- (`application/x-www-form-urlencoded`, as the URL standard of the WHATWG reads it), and bodies in
--- several parts (`multipart/form-data`, RFC 7578), read part after part with a limit on everything.
-local checks = require "mare._check"
+-- Forms and queries: names and values as in URLs (`application/x-www-form-urlencoded`, as the URL
+-- standard of the WHATWG reads it), and bodies in several parts (`multipart/form-data`, RFC 7578),
+-- read part after part with a limit on everything.
+local checks, text_of = require "mare._check", require "mare.http._text"
 
 local form = {}
 
 -- ---- Names and values ---------------------------------------------------------------------------
 
-local function decode(text)
-    return (text:gsub("+", " "):gsub("%%(%x%x)", function(hex)
-        return string.char(tonumber(hex, 16))
-    end))
-end
+local function decode(text) return text_of.unescape((text:gsub("+", " "))) end
 
---- How many names and values are read, unless the caller says.
+--- How many names and values are read, unless the caller says otherwise.
 form.most = 1000
 
 --- The values of a query or a form by name, the last of each; and all of them, as lists by name. Or
@@ -64,15 +60,7 @@ function form.query(request, most) return form.decode(request.query or "", most)
 -- The media type of a message in lower case, and its parameters.
 local function type_of(headers)
     local value = headers["content-type"] or ""
-    local parameters = {}
-    local rest = value:match "^[^;]*(.*)$"
-    for name, quoted in rest:gmatch ';%s*([^=;%s]+)%s*=%s*"([^"]*)"' do
-        parameters[name:lower()] = quoted
-    end
-    for name, plain in rest:gmatch ';%s*([^=;%s]+)%s*=%s*([^";%s]+)' do
-        parameters[name:lower()] = plain
-    end
-    return (value:match "^[^;]*"):lower():gsub("%s", ""), parameters
+    return (value:match "^[^;]*"):lower():gsub("%s", ""), text_of.parameters(value)
 end
 
 function form.body(request, most)
@@ -88,7 +76,8 @@ end
 
 local part_options = checks.set("parts", "part", "head", "all")
 
--- What is read of a body and not taken yet. `fill` reads more: true, or nil, message, code.
+-- The bytes of a body that were read and not used yet. `fill` reads more: true, or nil, message,
+-- code.
 local Source = {}
 Source.__index = Source
 
@@ -103,7 +92,7 @@ function Source:fill()
     return true
 end
 
--- Everything up to a mark, which is taken too, if it comes within `most` bytes; or nil, ….
+-- Everything up to a mark, if it comes within `most` bytes; or nil, …. Removes the mark, too.
 function Source:up_to(mark, most)
     local from = 1
     while true do
@@ -130,7 +119,7 @@ local function fail(part, message, code)
     return nil, message, code
 end
 
--- The part is over: its boundary has been taken. Another follows, or these were all.
+-- A part has ended: its boundary was read. Another part follows, or this was the last.
 local function finish(part)
     part.over = true
     local source = part.reader.source
@@ -174,35 +163,23 @@ end
 
 --- The whole body of the part.
 function Part:text()
-    local pieces = {}
-    while true do
-        local piece, message, code = self:read()
-        if message then return nil, message, code end
-        if not piece then return table.concat(pieces) end
-        pieces[#pieces + 1] = piece
-    end
+    return text_of.gather(function() return self:read() end)
 end
 
-local function unquote(text) return (text:gsub("\\(.)", "%1"):gsub("%%22", '"')) end
-
--- The parameter of a Content-Disposition.
-local function disposition(value, name)
-    local quoted = value:match(';%s*' .. name .. '%s*=%s*"(.-[^\\])"')
-        or value:match(';%s*' .. name .. '%s*=%s*""') and ""
-    return quoted and unquote(quoted) or value:match(';%s*' .. name .. '%s*=%s*([^";%s]+)')
-end
+-- Browsers write %22 for a quote within quotes.
+local function with_quotes(text) return text and text:gsub("%%22", '"') or nil end
 
 local function read_head(text)
     local headers = {}
     for line in text:gmatch "[^\r\n]+" do
-        local name, value = line:match "^([^%s:]+):%s*(.-)%s*$"
+        local name, value = line:match "^([^%s:]+):(.*)$"
         if not name then return nil end
-        headers[name:lower()] = value
+        headers[name:lower()] = text_of.trim(value)
     end
     return headers
 end
 
--- The next part, when what is left of the one before has been passed over.
+-- The next part. Skips what is left of the part before.
 local function next_part(reader)
     if reader.part then
         while true do
@@ -223,7 +200,8 @@ local function next_part(reader)
     if not about or not about:lower():find "^form%-data" then
         return fail(part, "a part without a Content-Disposition of form-data", "badmsg")
     end
-    part.name, part.filename = disposition(about, "name"), disposition(about, "filename")
+    local said = text_of.parameters(about)
+    part.name, part.filename = with_quotes(said.name), with_quotes(said.filename)
     if not part.name then return fail(part, "a part without a name", "badmsg") end
     part.type = part.headers["content-type"]
     reader.part = part
@@ -254,7 +232,7 @@ function form.parts(request, options)
     local reader = {source = source, mark = "\r\n--" .. boundary, count = 0,
         most = options.parts or 100, part_most = options.part or 1048576,
         head_most = options.head or 8192}
-    local preamble = setmetatable({reader = reader, size = 0}, Part) -- which nobody reads
+    local preamble = setmetatable({reader = reader, size = 0}, Part) -- its text is thrown away
     reader.part = preamble
     return function() return next_part(reader) end
 end

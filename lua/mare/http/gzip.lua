@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- Answers made smaller, if the client wants that and it is worth it.
+-- Compresses answers, if the client wants that and it is worth it.
 local checks, zip = require "mare._check", require "mare._zip"
-local bodies = require "mare.http._body"
+local bodies, answers = require "mare.http._body", require "mare.http._answer"
 
 local gzip = {}
 
 local known = checks.set("least", "level", "types")
 
--- What compresses well; images, sound and archives are compressed already.
+-- Types that compress well. Images, sound and archives are compressed already.
 local usual_types = {["application/json"] = true, ["application/javascript"] = true,
     ["application/xml"] = true, ["application/wasm"] = true, ["image/svg+xml"] = true,
     ["application/x-ndjson"] = true, ["application/manifest+json"] = true,
@@ -18,8 +18,8 @@ local function is_usual(kind)
         or kind:find "%+json$" or kind:find "%+xml$"
 end
 
---- Whether a request wants gzip (RFC 9110 section 12.5.3): it names it, or "*", with a quality
---- above 0 that is not less than that of the text as it is, if that is named too.
+--- Whether a request accepts gzip (RFC 9110 section 12.5.3): it names gzip or "*", with a quality
+--- above 0, and not below the quality of the uncompressed text if it names that, too.
 function gzip.is_wanted(request)
     local quality = {}
     for element in ((request.headers["accept-encoding"] or ""):lower() .. ","):gmatch "([^,]*)," do
@@ -33,7 +33,7 @@ function gzip.is_wanted(request)
     return q > 0 and q >= (quality.identity or 0)
 end
 
--- A body in parts, compressed part after part. Each part can be read when it has come.
+-- Compresses a body part by part. The client can read each part as soon as it has come.
 local function compressed_parts(next_part, level)
     local deflater = zip.deflater("gzip", level)
     local over = false
@@ -54,7 +54,7 @@ local function compressed_parts(next_part, level)
     end, function() deflater:close() end
 end
 
--- The header of that name, however it is written: its value and its name.
+-- The value and the actual name of a header, in any case.
 local function header(headers, wanted)
     if headers[wanted] ~= nil then return headers[wanted], wanted end
     for name, value in pairs(headers) do
@@ -63,31 +63,40 @@ local function header(headers, wanted)
     return nil, wanted
 end
 
--- A copy of the headers for what has been compressed: a strong tag is that of other bytes.
-local function new_headers(headers)
+local function copy_of(values)
     local copy = {}
-    for name, value in pairs(headers) do copy[name] = value end
+    for name, value in pairs(values) do copy[name] = value end
+    return copy
+end
+
+-- A copy of the headers for a compressed body. A strong ETag must not stay: the bytes are others.
+local function new_headers(headers)
+    local copy = copy_of(headers)
     local tag, tag_name = header(copy, "etag")
     if type(tag) == "string" and tag:sub(1, 2) ~= "W/" then copy[tag_name] = "W/" .. tag end
     copy["content-encoding"] = "gzip"
     return copy
 end
 
--- That what is sent depends on what was asked for, whether it is compressed or not.
+-- Adds Vary: what is sent depends on the request, even if it is not compressed.
 local function add_vary(headers)
     local vary, name = header(headers, "vary")
     if type(vary) == "table" then vary = table.concat(vary, ", ") end
-    if not vary then
+    if vary == nil then
         headers[name] = "accept-encoding"
-    elseif not tostring(vary):lower():find("accept-encoding", 1, true) and vary ~= "*" then
+    elseif vary ~= "*" and type(vary) == "string"
+        and not vary:lower():find("accept-encoding", 1, true) then
         headers[name] = vary .. ", accept-encoding"
     end
 end
 
--- Whether an answer can be compressed at all, whoever asks.
+-- Whether an answer could be compressed at all. If something is wrong with it, the server reports
+-- that.
 local function is_worth_it(response, least, is_type)
     local headers, status = response.headers or {}, response.status or 200
-    if status < 200 or status == 204 or status == 206 or status == 304 or response.upgrade then
+    if type(headers) ~= "table" or not pcall(answers.parts_of, response) then return false end
+    if status < 200 or status == 204 or status == 205 or status == 206 or status == 304
+        or response.upgrade then
         return false
     end
     local kind = header(headers, "content-type")
@@ -98,15 +107,14 @@ local function is_worth_it(response, least, is_type)
         return false
     end
     if not is_type((kind or "text/plain"):match("^[^;%s]*"):lower()) then return false end
-    local body = response.body
-    local length = type(body) == "string" and #body or bodies.length_of(response.length)
-    return not length or length >= least
+    local body, given = response.body, bodies.length_of(response.length)
+    local length = type(body) == "string" and #body or given
+    return not length or length >= least and (given or length) == length
 end
 
--- The answer with a compressed body.
+-- The answer with a compressed body; nil: the body cannot be read.
 local function compress(response, level)
-    local new, body, length = {}, response.body, response.length
-    for key, value in pairs(response) do new[key] = value end
+    local new, body, length = copy_of(response), response.body, response.length
     new.headers = new_headers(response.headers or {})
     new.length, new.file = nil, nil
     if type(body) == "string" or type(body) == "number" then
@@ -115,14 +123,15 @@ local function compress(response, level)
         deflater:close()
         return new
     end
-    local opened, message, code = body, nil, nil
-    if response.file then opened, message, code = bodies.open_file(response.file) end
-    if code then error(message, 0) end
-    local next_part
-    next_part, message, code = bodies.open(opened, bodies.length_of(length))
-    if code then error(message, 0) end
-    local close
-    new.body, close = compressed_parts(next_part, level)
+    local opened, next_part, _, code = body, nil, nil, nil
+    if response.file then opened, _, code = bodies.open_file(response.file) end
+    if not code then next_part, _, code = bodies.open(opened, bodies.length_of(length)) end
+    if code then
+        local _ <close> = response.file and opened or nil
+        return nil
+    end
+    local parts, close = compressed_parts(next_part, level)
+    new.body = parts
     new.finally = function()
         close()
         local _ <close> = bodies.closer(opened, response.finally)
@@ -130,9 +139,9 @@ local function compress(response, level)
     return new
 end
 
---- Puts around handlers: compresses what they answer, if the client wants gzip, the type is one
---- that becomes smaller by it, the body has at least `least` bytes (1,024), or nobody knows how
---- many, and it is neither encoded already nor part of something. Options: `level`, 1 (fast) to 9
+--- A wrapper for handlers. It compresses their answers if all of this holds: the client wants gzip;
+--- the type becomes smaller by it; the body has at least `least` bytes (1,024), or an unknown
+--- number; it is not encoded already, and not a part of something. Options: `level`, 1 (fast) to 9
 --- (6); `types`, a function of a media type, or a list of them.
 function gzip.answers(options)
     options = options or {}
@@ -155,21 +164,20 @@ function gzip.answers(options)
     end
     return function(handler)
         return function(request, ...)
+            request.handler = handler
             local response = handler(request, ...)
             if type(response) == "string" then response = {body = response} end
             if type(response) ~= "table" or (response.body == nil and response.file == nil)
                 or not is_worth_it(response, least, is_type) then
                 return response
             end
-            if gzip.is_wanted(request) then
-                response = compress(response, level)
-            else
-                local copy = {}
-                for name, value in pairs(response.headers or {}) do copy[name] = value end
-                response.headers = copy
+            local new = gzip.is_wanted(request) and compress(response, level)
+            if not new then
+                new = response
+                new.headers = copy_of(response.headers or {})
             end
-            add_vary(response.headers)
-            return response
+            add_vary(new.headers)
+            return new
         end
     end
 end

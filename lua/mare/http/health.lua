@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Whether a service is alive and ready, for those who start it and send it requests.
+-- Whether a service is alive and ready: for load balancers and supervisors, which send it requests
+-- and start it.
 local mare, checks = require "mare", require "mare._check"
 
 local health = {}
@@ -9,7 +10,8 @@ Health.__index = Health
 
 local known = checks.set("timeout")
 
---- The health of a service that is ready. Option: `timeout`, seconds for each check (2).
+--- Makes the health of a service, which is ready at first. Option: `timeout`, seconds for each
+--- check (2).
 function health.new(options)
     options = options or {}
     checks.argument("new", options, 1, "table")
@@ -28,14 +30,14 @@ function Health:check(name, f)
     return self
 end
 
---- Says whether it is ready: not yet, or, before it ends, no longer.
+--- Sets whether the service is ready: false while it starts, and before it ends.
 function Health:ready(ready)
     checks.argument("ready", ready, 1, "boolean")
     self.open = ready
     return self
 end
 
--- What a check says within its time: "ok", or why not.
+-- The result of a check within its time: "ok", or why not.
 local function ask(f, timeout)
     local done = mare.channel(1)
     local routine = mare.go(function()
@@ -58,8 +60,8 @@ end
 --- A handler that says that the program runs: 200, always.
 function Health.alive() return function() return answer(true, {"alive"}) end end
 
---- A handler that says whether requests may come: 200, or 503 and why, a check a line. The checks
---- are made one after the other.
+--- A handler that says whether requests may come: 200, or 503 and why, one line for each check. The
+--- checks run one after the other.
 function Health:handler()
     return function()
         local good, lines = self.open, {self.open and "ready" or "not ready"}

@@ -1,58 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- Who the client is, if requests come through proxies: only what a proxy says that is on the list
--- is believed, and of a chain, what is said up to the first that is not.
-local checks = require "mare._check"
+-- Finds the client's address behind proxies. Only proxies on the list are believed. In a chain of
+-- proxies, addresses are believed up to the first that is not on the list.
+local checks, trim = require "mare._check", require "mare.http._text".trim
+local read_address = require "mare.http._address"
 
 local proxied = {}
 
 -- ---- Addresses ----------------------------------------------------------------------------------
 
--- An IPv4 address as four bytes, or nil.
-local function read_v4(text)
-    local a, b, c, d = text:match "^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$"
-    if not a then return nil end
-    local bytes = {tonumber(a), tonumber(b), tonumber(c), tonumber(d)}
-    for _, byte in ipairs(bytes) do
-        if byte > 255 then return nil end
-    end
-    return string.char(table.unpack(bytes))
-end
-
--- The groups of one side of "::", as bytes.
-local function read_groups(text)
-    local bytes = ""
-    if text == "" then return bytes end
-    for group in (text .. ":"):gmatch "([^:]*):" do
-        local v4 = read_v4(group)
-        if v4 then
-            bytes = bytes .. v4
-        elseif group:find "^%x%x?%x?%x?$" then
-            bytes = bytes .. string.pack(">I2", tonumber(group, 16))
-        else
-            return nil
-        end
-    end
-    return bytes
-end
-
--- An address as 4 or 16 bytes, or nil. IPv4 as IPv6 (::ffff:1.2.3.4) is IPv4.
-local function read_address(text)
-    local v4 = read_v4(text)
-    if v4 then return v4 end
-    local before, after = text:match "^(.-)::(.*)$"
-    local bytes
-    if before then
-        local left, right = read_groups(before), read_groups(after)
-        local zeros = left and right and 16 - #left - #right
-        bytes = zeros and zeros > 0 and left .. ("\0"):rep(zeros) .. right
-    else
-        bytes = read_groups(text)
-    end
-    if not bytes or #bytes ~= 16 then return nil end
-    return bytes:sub(1, 12) == ("\0"):rep(10) .. "\255\255" and bytes:sub(13) or bytes
-end
-
--- What "10.0.0.0/8" means: the bytes, and how many bits of them count; or nil.
+-- Reads "10.0.0.0/8": the bytes, and how many bits count; or nil.
 local function read_range(text)
     local address, bits = text:match "^([^/]+)/?(%d*)$"
     local bytes = address and read_address(address)
@@ -74,7 +30,7 @@ local function is_in(bytes, range)
 end
 
 --- A function that tells whether an address is among these ("127.0.0.1", "10.0.0.0/8", "fd00::/8";
---- "unix": who comes through a Unix-domain socket and has none).
+--- "unix": clients that come through a Unix-domain socket and have none).
 function proxied.list(addresses, name, level)
     name, level = name or "list", level or 3
     checks.argument(name, addresses, 1, "table", level)
@@ -102,44 +58,54 @@ end
 
 -- ---- What is said -------------------------------------------------------------------------------
 
--- "1.2.3.4:80", "[::1]:80", "::1" without a port and brackets.
+-- The address without port and brackets: "1.2.3.4:80", "[::1]:80", "::1".
 local function bare(text)
     return text:match "^%[([^%]]*)%]" or text:match "^([^:]*):%d+$" or text
 end
 
--- The elements of a Forwarded header (RFC 7239), the nearest proxy's last: {for, proto, host}.
+-- The elements of a Forwarded header (RFC 7239): {for, proto, host}. That of the nearest proxy
+-- comes last.
 local function forwarded(value)
     local chain = {}
     for element in (value .. ","):gmatch "([^,]*)," do
         local one = {}
-        for name, said in element:gmatch '([%w]+)%s*=%s*"?([^";]*)"?' do
-            one[name:lower()] = said:match "^%s*(.-)%s*$"
+        for pair in element:gmatch "[^;]+" do
+            local name, said = pair:match "^%s*(%w+)%s*=(.*)$"
+            said = said and trim(said)
+            if name then one[name:lower()] = said:match '^"(.*)"$' or said end
         end
         chain[#chain + 1] = one
     end
     return chain
 end
 
+-- The last element of a header, or nil.
+local function last_of(value)
+    local said = trim(value and (value:match "^.*,(.*)$" or value) or "")
+    return said ~= "" and said or nil
+end
+
 -- The same from X-Forwarded-For and its relatives.
 local function x_forwarded(headers)
     local chain = {}
-    for said in ((headers["x-forwarded-for"] or "") .. ","):gmatch "%s*([^,]*)%s*," do
+    for said in ((headers["x-forwarded-for"] or "") .. ","):gmatch "([^,]*)," do
+        said = trim(said)
         if said ~= "" then chain[#chain + 1] = {["for"] = said} end
     end
     local last = chain[#chain]
-    if last then
-        last.proto = (headers["x-forwarded-proto"] or ""):match "([%a]+)%s*$"
-        last.host = headers["x-forwarded-host"]
+    if last then -- before the proxy's own text there may be anything that the client sent
+        last.proto = last_of(headers["x-forwarded-proto"])
+        last.host = last_of(headers["x-forwarded-host"])
     end
     return chain
 end
 
 local known = checks.set("header")
 
---- Puts around handlers: sets `request.client`, the address of the client, and `request.scheme`
---- ("http" or "https") and `request.authority` (host and port), as it asked for them. What a proxy
---- says is believed if its own address is on the list; anybody else is the client himself. Option:
---- `header`, "forwarded" or "x-forwarded-for", which the proxies write (the second).
+--- A wrapper for handlers. It sets `request.client`, the client's address, and `request.scheme`
+--- ("http" or "https") and `request.authority` (host and port) as the client has asked for them. A
+--- proxy is believed if its own address is on the list; any other peer is the client itself.
+--- Option: `header`, "forwarded" or "x-forwarded-for", which the proxies write (the second).
 function proxied.trust(addresses, options)
     options = options or {}
     checks.argument("trust", options, 2, "table")
@@ -165,7 +131,7 @@ function proxied.trust(addresses, options)
                 request.authority = chain[i].host or request.authority
                 if not is_trusted(client) then break end
             end
-            request.client = client
+            request.client, request.handler = client, handler
             return handler(request, ...)
         end
     end

@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: MIT
--- How often a client may ask: a bucket of tokens for each, that fills again at a rate.
+-- Limits how often a client may ask: each has a bucket of tokens, which fills again at a rate.
 --
--- Buckets are kept in two tables, the young and the old. A bucket that is used moves to the young
--- one; when that is full, the old one is forgotten, and it becomes the old one. So memory has a
--- limit, whoever asks, and who is forgotten begins anew with a full bucket.
+-- Buckets are kept in two tables, a young and an old one. A bucket that is used moves to the young
+-- table. When that is full, the old table is dropped, and the young one becomes the old one. So
+-- memory has a limit, however many clients ask. A forgotten client begins again with a full bucket.
 local mare, checks = require "mare", require "mare._check"
+local read_address = require "mare.http._address"
 
 local rate = {}
 
@@ -12,11 +13,18 @@ local known = checks.set("burst", "key", "most", "now")
 
 local function is_count(value) return math.type(value) == "integer" and value >= 1 end
 
---- Puts around handlers: lets each client ask `per_second` times a second, and `burst` times at
---- once (as often as in a second, and at least once); more is answered 429 with Retry-After.
---- Options: `key`, a function of the request that says who asks (`request.client`, if
---- `proxied.trust` has said it, else `request.peer`); nil: it is not counted. `most`, how many are
---- known (100,000). `now`, the clock.
+-- A host with an IPv6 address has a network of at least 2^64 addresses, and may ask from each: all
+-- of them count as one client.
+local function network_of(address)
+    local bytes = address and address:find(":", 1, true) and read_address(address)
+    return bytes and #bytes == 16 and bytes:sub(1, 8) or address
+end
+
+--- A wrapper for handlers. It lets each client ask `per_second` times a second, and `burst` times
+--- at once (as often as in a second, and at least once); other requests get a 429 with Retry-After.
+--- Options: `key`, a function of the request that returns the client's name; nil: the request is
+--- not counted (usually `request.client` if `proxied.trust` has set it, else `request.peer`; for
+--- IPv6 the /64). `most`, how many clients are remembered (100,000). `now`, the clock.
 function rate.limit(per_second, options)
     options = options or {}
     checks.argument("limit", per_second, 1, "number")
@@ -31,10 +39,12 @@ function rate.limit(per_second, options)
     checks.option("limit", options, 2, "now", "function", "a function")
     local burst = options.burst or math.max(1, math.ceil(per_second))
     local now, half = options.now or mare.now, math.max(1, (options.most or 100000) // 2)
-    local key = options.key or function(request) return request.client or request.peer end
+    local key = options.key or function(request)
+        return network_of(request.client or request.peer)
+    end
     local young, old, count = {}, {}, 0
 
-    -- Takes a token. Nothing, or the seconds until there is one.
+    -- Takes a token. Returns nothing, or the seconds until there is one.
     local function take(who)
         local time, bucket = now(), young[who]
         if not bucket then
@@ -50,6 +60,7 @@ function rate.limit(per_second, options)
 
     return function(handler)
         return function(request, ...)
+            request.handler = handler
             local who = key(request)
             local wait = who ~= nil and take(who)
             if not wait then return handler(request, ...) end

@@ -1,16 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- Which handler a request is for, by its method and path, and what is done around handlers.
+-- Chooses the handler of a request by its method and path, and wraps handlers.
 --
--- Routes are kept as a tree, a segment of the path a level: what is written there as it is comes
--- before what has a name (`:id`), and that before the rest (`*rest`), whatever their order was.
-local checks = require "mare._check"
+-- Routes are kept as a tree, with one level for each segment of the path. At each level a literal
+-- segment is tried first, then a named one (`:id`), then the rest (`*rest`), in whatever order they
+-- were added.
+local checks, unescape = require "mare._check", require "mare.http._text".unescape
 
 local route = {}
 
 local Routes = {}
 Routes.__index = Routes
 
---- Routes, none yet. They are used as a handler: `http.serve(listener, routes:handler())`.
+--- An empty set of routes. Use it as a handler: `http.serve(listener, routes:handler())`.
 function route.new() return setmetatable({tree = {}, around = {}}, Routes) end
 
 -- The pieces between the slashes of a path, after the first one.
@@ -28,7 +29,7 @@ local function refuse(name, index, why, level)
     error(("bad argument #%d to '%s' (%s)"):format(index, name, why), level + 1)
 end
 
--- The place in the tree of a path, which is made if it is not there; and the names on the way.
+-- The place of a path in the tree, made if it is not there; and the names on the way.
 local function place_of(tree, path, name, level)
     local at, names = tree, {}
     local pieces = split(path)
@@ -36,7 +37,7 @@ local function place_of(tree, path, name, level)
         local kind, called = piece:match "^([:*])(.*)$"
         if kind then
             if not called:find "^[%a_][%w_]*$" then
-                refuse(name, 2, ("'%s' is no name of a parameter"):format(piece), level + 1)
+                refuse(name, 2, ("'%s' is not a name for a parameter"):format(piece), level + 1)
             elseif kind == "*" and i < #pieces then
                 refuse(name, 2, ("'%s' must be the last"):format(piece), level + 1)
             end
@@ -68,9 +69,10 @@ local function add(routes, method, path, handler, name, level)
     return routes
 end
 
---- Has requests with that method for that path handled: `routes:add("GET", "/users/:id", handler)`.
---- A segment `:name` is any one, not empty; `*name`, the last, is all that follows. The handler
---- gets the request and a table of what they were, decoded. The method "*" is any.
+--- Adds a handler for requests with that method and path: `routes:add("GET", "/users/:id",
+--- handler)`. A segment `:name` stands for any segment that is not empty; `*name`, at the end, for
+--- all that follows. The handler gets the request and a table of their values, decoded. The method
+--- "*" stands for any.
 function Routes:add(method, path, handler)
     checks.argument("add", method, 1, "string")
     return add(self, method, path, handler, "add", 2)
@@ -82,21 +84,16 @@ for _, method in ipairs {"get", "post", "put", "patch", "delete"} do
     end
 end
 
---- Puts something around the handlers of all routes, those that are added later, too, and around
---- the answer that there is none: a function that takes a handler and returns one. The first is the
---- outermost.
+--- Wraps the handlers of all routes, also of those added later, and the answer when there is no
+--- route. `around` takes a handler and returns one. The first wrapper is the outermost.
 function Routes:use(around)
     checks.argument("use", around, 1, "function")
     table.insert(self.around, around)
     return self
 end
 
-local function decode(text)
-    return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
--- The place in the tree that pieces from the i-th on lead to and that has methods. What was met on
--- the way is put into `found`.
+-- The place in the tree that the pieces from the i-th on lead to, if it has methods. Puts the
+-- values of named segments into `found`.
 local function look(at, pieces, i, found)
     if i > #pieces then return at.methods and at end
     local piece, depth = pieces[i], #found
@@ -116,10 +113,10 @@ local function look(at, pieces, i, found)
     return place
 end
 
--- How deep a path may be: each place on the way can be tried in three ways.
+-- The deepest path allowed: at each level three ways may have to be tried.
 local deep_most = 64
 
--- What answers a request, and its parameters; or an answer that says why there is none.
+-- The handler of a request, and its parameters; or an answer that says why there is none.
 local function find(routes, request)
     local found, path = {}, request.path
     local pieces = path and split(path)
@@ -137,18 +134,18 @@ local function find(routes, request)
         return {status = 405, headers = headers, body = "405 Method Not Allowed\n"}
     end
     local parameters = {}
-    for i, name in ipairs(chosen.names) do parameters[name] = decode(found[i]) end
+    for i, name in ipairs(chosen.names) do parameters[name] = unescape(found[i]) end
     return nil, chosen, parameters
 end
 
---- The routes as a handler, for `http.serve` and for a route of others (`routes:add("*", …)`). Of a
---- path that there is, but not with that method, the answer is 405 and says which there are; of
---- OPTIONS the same, as 204.
+--- The routes as a handler, for `http.serve` and for a route of others (`routes:add("*", …)`). If
+--- the path has no such method, the answer is 405 and lists the methods that it has. OPTIONS gets
+--- the same list, with 204.
 function Routes:handler()
     local handler = function(request)
         local answer, chosen, parameters = find(self, request)
         if answer then return answer end
-        request.route = chosen.path
+        request.route, request.handler = chosen.path, chosen.handler
         return chosen.handler(request, parameters)
     end
     for i = #self.around, 1, -1 do
@@ -162,7 +159,7 @@ Routes.__travel = function(routes)
     return "mare.http.route", {tree = routes.tree, around = routes.around}
 end
 
---- For messages between processes.
+--- Makes routes from a message: processes can send each other routes.
 function route.arrive(routes) return setmetatable(routes, Routes) end
 
 return route

@@ -1,15 +1,16 @@
 -- SPDX-License-Identifier: MIT
--- Files of a folder, served. A path leads nowhere else: what begins with a dot is not there, and
--- the file that is meant must lie in the folder when all links have been followed.
+-- Serves the files of a folder. A path cannot lead out of it: names that begin with a dot do not
+-- count, and the file must lie in the folder after all links were followed.
 local checks, file = require "mare._check", require "mare.file"
 local find = require "mare._file".find
 local time_of = require "mare.http._date".read
+local trim, unescape = require "mare.http._text".trim, require "mare.http._text".unescape
 
 local static = {}
 
 local known = checks.set("index", "links", "hidden", "max_age", "types")
 
---- The media types by the ends of names.
+--- The media types, by the extension of the name.
 static.types = {html = "text/html; charset=utf-8", htm = "text/html; charset=utf-8",
     css = "text/css; charset=utf-8", js = "text/javascript; charset=utf-8",
     mjs = "text/javascript; charset=utf-8", json = "application/json",
@@ -31,11 +32,7 @@ local function missing() return answer(404, "404 Not Found\n") end
 
 -- ---- Where it is --------------------------------------------------------------------------------
 
-local function decode(path)
-    return (path:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
--- Whether a path may be looked for below the folder.
+-- Whether a path may be looked for in the folder.
 local function is_good(path, hidden)
     if path:find "[%z\\]" then return false end
     for piece in path:gmatch "[^/]+" do
@@ -53,16 +50,16 @@ end
 
 -- ---- What is asked of it ------------------------------------------------------------------------
 
--- Whether a tag is among those of If-None-Match or If-Match; by the weak comparison.
+-- Whether a tag is in If-None-Match or If-Match, by the weak comparison.
 local function names_tag(list, tag)
-    if list:match "^%s*(.-)%s*$" == "*" then return true end
+    if trim(list) == "*" then return true end
     for one in list:gmatch '"[^"]*"' do
         if one == tag then return true end
     end
     return false
 end
 
--- Whether the client has it already (RFC 9110 section 13.2.2).
+-- Whether the client has this version already (RFC 9110 section 13.2.2).
 local function is_known(headers, tag, time)
     local tags, since = headers["if-none-match"], headers["if-modified-since"]
     if tags then return names_tag(tags, tag) end
@@ -70,7 +67,8 @@ local function is_known(headers, tag, time)
     return had and time <= had
 end
 
--- The one range that is wanted: first and last byte. Nothing: all of it; false: there is no such.
+-- The range that the client wants: first and last byte. Nothing: the whole file; false: there is no
+-- such range.
 local function range_of(headers, size, tag, time)
     local range, condition = headers.range, headers["if-range"]
     if not range or condition and condition ~= tag and time_of(condition) ~= time then
@@ -80,7 +78,7 @@ local function range_of(headers, size, tag, time)
     if not first or first == "" and last == "" then return nil end
     if #first > 15 then return false end
     first, last = tonumber(first), tonumber(#last <= 15 and last or 1 << 50)
-    if not first then -- so many at the end
+    if not first then -- only a length: so many bytes at the end
         if last == 0 or size == 0 then return false end
         return math.max(0, size - last), size - 1
     end
@@ -93,7 +91,7 @@ end
 
 local function date_of(time) return os.date("!%a, %d %b %Y %H:%M:%S GMT", time) end
 
--- What is answered with a file that is open, whose facts are these.
+-- The answer with an open file; `facts` is what the file system knows of it.
 local function serve_file(request, f, facts, path, options)
     local time, size = facts.written // 1 | 0, facts.size
     local tag = ('"%x-%x"'):format(facts.written * 1000 // 1 | 0, size)
@@ -126,10 +124,9 @@ local function serve_file(request, f, facts, path, options)
     return {status = 206, headers = headers, body = f, length = last - first + 1}
 end
 
--- The URL's path of a folder, which must end with a slash for links in it to lead where they
--- should.
+-- Redirects to the URL of a folder with a slash at its end, so that relative links in it work.
 local function redirect(request)
-    local path = request.path:gsub("^/+", "/") -- "//host/" would lead elsewhere
+    local path = request.path:gsub("^/+", "/") -- "//host/" would lead to another host
     return answer(301, "301 Moved Permanently\n",
         {location = path .. "/" .. (request.query and "?" .. request.query or "")})
 end
@@ -179,7 +176,7 @@ function static.files(root, options)
             return answer(405, "405 Method Not Allowed\n", {allow = "GET, HEAD"})
         end
         local rest = parameters and parameters.rest
-        local wanted = rest and "/" .. rest or decode(request.path)
+        local wanted = rest and "/" .. rest or unescape(request.path)
         if not is_good(wanted, options.hidden) then return missing() end
         local f, facts, path = open(request, root .. wanted)
         if not f then return facts end

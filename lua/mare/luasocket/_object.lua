@@ -84,14 +84,14 @@ local function describe(self)
     return ("%s: %p"):format(state_of(self).class, self)
 end
 
--- In a mare.select: ready when there is something to read, or somebody to accept; or no socket, for
--- then a call has that to tell. What woke the select may have been meant for an earlier wait.
+-- In a mare.select: ready when there is something to read or accept; also without a socket, because
+-- a call then returns an error. What woke the select may have been meant for an earlier wait.
 local function ready(self)
     local handle = state_of(self).handle
     return not handle or raw.buffered(handle) > 0 or raw.look({handle}, {false}) > 0 or handle
 end
 
---- Classes of objects that have the same methods, and differ in what these agree to.
+--- Makes classes of objects with the same methods. The classes differ in what the methods allow.
 function object.classes(names, methods)
     local group = {}
     groups[names[1]:match "^%w+" .. "{any}"] = group
@@ -143,7 +143,7 @@ function object.deadline(state)
     return state.total >= 0 and mare.deadline(state.total) or nil
 end
 
---- The same for the names in a call. They are looked up without haste when the object may not wait:
+--- The deadline for looking up names in a call. If the object must not wait, names still get time:
 --- LuaSocket waits for them, too.
 function object.patience(state, deadline)
     local seconds = deadline and deadline:left() or math.huge
@@ -201,7 +201,7 @@ function object.getfd(class)
     end
 end
 
---- Another descriptor for the object; the one that it had is the program's then.
+--- Sets the object's descriptor. The old one then belongs to the program.
 function object.setfd(class, kind)
     return function(self, value)
         local state = object.check(self, class)
@@ -271,8 +271,8 @@ function object.port(service, of_datagrams, deadline)
     return number
 end
 
--- Does something with each of the host's addresses, of the object's family if that is known, until
--- it is done. The object has a socket of the address's family by then.
+-- Tries the addresses of a host, of the object's family if that is known, until `try` succeeds.
+-- Before each try the object gets a socket of the address's family.
 local function try_each(state, kind, host, service, try, waits)
     local deadline = object.deadline(state)
     local patience = object.patience(state, deadline)

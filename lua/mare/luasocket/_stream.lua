@@ -8,7 +8,7 @@ local stream = {}
 
 local limit = 64 << 20 -- bytes that a call receives at the most, of objects made from now on
 
---- Which that is; or sets it, and returns what it was.
+--- Returns that limit; or sets it, and returns the old one.
 function stream.receivelimit(bytes)
     local before = limit
     if bytes ~= nil then
@@ -25,7 +25,7 @@ function stream.new(class, handle, family)
         birth = mare.now(), limit = limit})
 end
 
--- How many bytes a call that was given some already may receive, which the stream is told.
+-- How many bytes a call may still receive, if it was given a prefix. Also tells the stream.
 local function room_for(state, prefix)
     local room = state.limit - #prefix
     if room ~= state.room and room >= 1 then
@@ -36,8 +36,8 @@ local function room_for(state, prefix)
     return room
 end
 
--- What the stream has read: all that was asked for; else nil, why not, and the part of it that has
--- come. What goes beyond the object's limit, but for the end of a line, stays in the buffer.
+-- Reads from the stream: all that was asked for; else nil, why not, and the part that has come.
+-- Bytes beyond the object's limit, apart from a line's end, stay in the buffer.
 local function read(state, what, prefix)
     local handle = state.handle
     if not handle then return nil, "closed", "" end
@@ -75,7 +75,7 @@ local function receive_all(state, prefix)
     return nil, why or "closed", prefix .. part
 end
 
--- As there: when there is something to receive, none of it.
+-- As LuaSocket does: waits until there is something to receive, and takes none of it.
 local function receive_nothing(state)
     local handle = state.handle
     if not handle then return nil, "closed", "" end
@@ -112,8 +112,8 @@ function stream.receive(class)
     end
 end
 
--- Sends a piece of the data. Why it could not be sent whole, if so, and the number of its last byte
--- that went.
+-- Sends a piece of the data. If not all of it was sent, returns why, and the number of the last
+-- byte that was.
 local function send_piece(state, data, first, last)
     if not state.handle then return "closed", first - 1 end
     if first > 1 or last < #data then data = data:sub(first, last) end

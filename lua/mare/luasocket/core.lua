@@ -187,8 +187,8 @@ local function is_dirty(thing)
     return dirty and dirty(thing)
 end
 
--- The sockets to be watched, and what stands for them in the program's lists. Copies of foreign
--- descriptors are closed with it.
+-- The sockets to watch, and the objects of the program's lists that they stand for. Copies of
+-- foreign descriptors are closed with the list.
 local function watch_list()
     local list = {handles = {}, to_write = {}, things = {}, borrowed = {}}
     return setmetatable(list, {__close = function()
@@ -266,7 +266,7 @@ function core.select(receivers, senders, timeout)
     for _, thing in ipairs(senders) do add(list, thing, true) end
     while look(list, readable, writable) + dirty == 0 do
         local ok, why
-        if seconds == 0 then -- others have their turn, and perhaps send something
+        if seconds == 0 then -- let others run: they may send something
             mare.yield()
             ok, why = nil, "timeout"
         else
@@ -281,7 +281,7 @@ end
 
 core.dns = {}
 
--- toip and tohostname have other words for the same failures: those of an older function.
+-- toip and tohostname report the same failures in other words: those of an older C function.
 local older = {
     ["host or service not provided, or not known"] = "host not found",
     ["temporary failure in name resolution"] = "Host name lookup failure",
@@ -346,8 +346,8 @@ end
 local raised = setmetatable({}, {__mode = "k"}) -- the exceptions that are under way
 local exception = {__metatable = false}
 
---- A function that passes its arguments on, unless the first is false: then it calls the finalizer
---- and raises the second, for `protect` to catch.
+--- Returns a function that returns its arguments, unless the first is false. Then it calls the
+--- finalizer, and raises the second for `protect` to catch.
 function core.newtry(finalizer)
     return function(...)
         if (...) then return ... end
@@ -366,7 +366,7 @@ local function caught(ok, ...)
     error(reason, 0)
 end
 
---- The function, which returns nil and the reason where it would have raised one of `newtry`.
+--- Wraps a function: where it raises an error of `newtry`, the wrapper returns nil and the reason.
 function core.protect(f)
     return function(...) return caught(pcall(f, ...)) end
 end

@@ -7,11 +7,11 @@
  *       │                    ▼                                   │
  *       └─ COORDINATOR ── giving way ── none comes ──▶ asking    └── a higher one ──▶ quiet
  *
- * Who notices that the leader is gone sends ELECTION to all with a higher number. Each of them
- * answers OK and asks those above itself, unless it is asking already. Who gets no answer in time
- * has won and sends COORDINATOR to all. One that returns calls an election: if it is the highest it
- * takes the lead from whoever has it. (n−1)(n+1) messages when the lowest of n calls, n−1 when the
- * highest does.
+ * A member that notices that the leader is gone sends ELECTION to all with a higher number. Each of
+ * them answers OK and asks those above itself, unless it is asking already. One that gets no answer
+ * in time has won, and sends COORDINATOR to all. One that returns calls an election: if it is the
+ * highest it takes the lead from whoever has it. (n−1)(n+1) messages when the lowest of n calls,
+ * n−1 when the highest does.
  *
  * Sources: Garcia-Molina, "Elections in a Distributed Computing System" (1982); Tanenbaum and Van
  * Steen, "Distributed Systems", 6.5.1 and figure 6.19.

@@ -2,8 +2,9 @@
 #pragma once
 
 /* Where nodes are in a space of several dimensions, 0 … 1023 in each: a function of the node's
- * number, so that all know where all are. A host with measured coordinates would put them here. */
+ * number, so that all know where all are; or what a host has measured. */
 
+#include <mare/coord.h>
 #include <stdint.h>
 
 #define MARE__PLACE_SIDE 1024
@@ -26,3 +27,8 @@ static inline int64_t mare__place_square(uint64_t salt, uint32_t a, uint32_t b, 
     }
     return sum;
 }
+
+/* For a machine of `superpeer-tokens` on nodes that know where they are: `places` has `dimensions`
+ * numbers for each member, one member after the other. It belongs to the host, which may change it
+ * between two steps. */
+void mare__superpeer_places(mare_coord *m, const int32_t *places);

@@ -18,11 +18,11 @@
  * With `repair` = 0 this is the algorithm of the sources: nothing is lost, nobody dies with the
  * list in hand. With `repair` = 1 (which implies `single`):
  *   - Each hop is acknowledged and repeated; a successor that goes down is passed over.
- *   - Whoever has passed on an ELECTION waits for its COORDINATOR, and the caller for its return;
- *     one that waits too long (`hop_us` for each member and turn, and a random part) calls a higher
- *     round. So a list that is lost with its holder is replaced. It waits twice as long each time,
- *     until a round comes to its end, and keeps in mind how long that one took: a slow network must
- *     not be taken for a lost list for ever.
+ *   - A member that has passed on an ELECTION waits for its COORDINATOR, and the caller for its
+ *     return; one that waits too long (`hop_us` for each member and turn, and a random part) calls
+ *     a higher round. So a list that is lost with its holder is replaced. It waits twice as long
+ *     each time, until a round comes to its end, and keeps in mind how long that one took: a slow
+ *     network must not be taken for a lost list for ever.
  *   - One that returns or joins calls, and so does one that hears of it; or that its leader is down
  *     or gone; or that is told of a leader that it knows to be down, or lower than itself.
  *

@@ -54,6 +54,7 @@ typedef struct tokens {
     uint64_t changes;
     entry *entry; /* by token */
     uint8_t *bytes;
+    const int32_t *places; /* that were measured, or NULL */
 } tokens;
 
 static uint32_t count_of(const mare_coord_setup *setup)
@@ -62,10 +63,29 @@ static uint32_t count_of(const mare_coord_setup *setup)
     return wanted < setup->members ? wanted : setup->members;
 }
 
+void mare__superpeer_places(mare_coord *m, const int32_t *places)
+{
+    tokens *k = m->state;
+    k->places = places;
+}
+
+static int64_t place_of(const mare_coord *m, uint32_t member, uint32_t dimension)
+{
+    const tokens *k = m->state;
+    if (k->places)
+        return k->places[member * (uint32_t)mare__param(m, DIMENSIONS) + dimension];
+    return mare__place_of((uint64_t)mare__param(m, SALT), member, dimension);
+}
+
+/* The square of the distance between two nodes. */
 static int64_t square(const mare_coord *m, uint32_t a, uint32_t b)
 {
-    return mare__place_square((uint64_t)mare__param(m, SALT), a, b,
-                              (uint32_t)mare__param(m, DIMENSIONS));
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < (uint32_t)mare__param(m, DIMENSIONS); i++) {
+        int64_t way = place_of(m, a, i) - place_of(m, b, i);
+        sum += way * way;
+    }
+    return sum;
 }
 
 static int is_up(const mare_coord *m, uint32_t member)
@@ -95,7 +115,7 @@ static int64_t pressure(const mare_coord *m, uint32_t token, uint32_t at)
             sum += FORCE / (1 + square(m, at, k->entry[t].holder));
     }
     for (uint32_t i = 0; i < (uint32_t)mare__param(m, DIMENSIONS); i++) {
-        int64_t low = 2 * mare__place_of((uint64_t)mare__param(m, SALT), at, i);
+        int64_t low = 2 * place_of(m, at, i);
         int64_t high = 2 * MARE__PLACE_SIDE - low;
         sum += FORCE / (1 + low * low) + FORCE / (1 + high * high);
     }
@@ -106,10 +126,9 @@ static int64_t pressure(const mare_coord *m, uint32_t token, uint32_t at)
 static int64_t force(const mare_coord *m, uint32_t token, uint32_t dimension)
 {
     const tokens *k = m->state;
-    uint64_t salt = (uint64_t)mare__param(m, SALT);
-    int64_t sum = 0, here = mare__place_of(salt, m->setup.self, dimension);
+    int64_t sum = 0, here = place_of(m, m->setup.self, dimension);
     for (uint32_t t = 0; t < count_of(&m->setup); t++) {
-        int64_t away = here - mare__place_of(salt, k->entry[t].holder, dimension);
+        int64_t away = here - place_of(m, k->entry[t].holder, dimension);
         if (t != token)
             sum += FORCE * away / (1 + square(m, m->setup.self, k->entry[t].holder));
     }
@@ -134,8 +153,7 @@ static uint32_t way_out(const mare_coord *m, uint32_t token)
         if (!is_free(m, j))
             continue;
         for (uint32_t i = 0; i < dimensions; i++)
-            along += push[i] * (mare__place_of((uint64_t)mare__param(m, SALT), j, i) -
-                                mare__place_of((uint64_t)mare__param(m, SALT), m->setup.self, i));
+            along += push[i] * (place_of(m, j, i) - place_of(m, m->setup.self, i));
         int64_t there = along > 0 ? pressure(m, token, j) : least;
         if (there < least) {
             least = there;
@@ -353,7 +371,7 @@ static uint64_t messages(const mare_coord_setup *setup)
     return setup->members;
 }
 
-/* Everybody gossips once; who moves a token, once more. */
+/* Everybody gossips once, and a node that moves a token once more. */
 static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 {
     (void)setup;

@@ -28,7 +28,8 @@
  *     long for that, until one ends: a slow network is not a lost message. How long that one took
  *     it keeps in mind, or those for whom an election ended would soon be the next to cut one off.
  *     One that is told of a leader worse than itself calls too: the tree has missed it.
- *   - Who is behind (it lost its memory, or comes from elsewhere) is told how far the others are.
+ *   - A node that is behind (it lost its memory, or comes from elsewhere) is told how far the
+ *     others are.
  *
  * Epochs: an election with count c that finds l makes epoch c' × capacity of the group + l, where
  * c' is c or the first count above it that belongs to the life of l (epoch.h). An epoch names its

@@ -9,21 +9,23 @@
  * Timeouts say DOWN of the slow. Many algorithms let two in then. So a member acts only while it
  * holds a lease, and its lease is over before anybody may count it as down.
  *
- * A promise. Who answers a RENEW says: for `lease_us` from now, by my clock, I count you as alive.
- * The asker holds the lease when more than half of the founders, itself among them, have promised.
- * It counts from when it sent what they answered, by its own clock, and shortens it by the drift of
- * both clocks: so its lease is over when their promises still run. It asks each beat, long before.
+ * A promise. A member that answers a RENEW says: for `lease_us` from now, by my clock, I count you
+ * as alive. The asker holds the lease when more than half of the founders, itself among them, have
+ * promised. It counts from when it sent what they answered, by its own clock, and shortens it by
+ * the drift of both clocks: so its lease is over when their promises still run. It asks each beat,
+ * long before.
  *
- * An epoch is one unbroken lease. Who has lost it begins another, with the next number; who has not
- * got one in the time of a lease begins another too, so that nobody comes to hold an epoch that the
- * others have given up. Numbers go on after a crash (incarnation, count). What a member sends under
- * its lease carries the epoch: what is older than the receiver knows of is not listened to, and one
- * that is newer says that all older ones are over.
+ * An epoch is one unbroken lease. A member that has lost its lease begins another epoch, with the
+ * next number. So does one that got no lease in the time of a lease: otherwise it could come to
+ * hold an epoch that the others have given up. Numbers go on after a crash (incarnation, count).
+ * What a member sends under its lease carries the epoch: what is older than the receiver knows of
+ * is not listened to, and one that is newer says that all older ones are over.
  *
- * Down. Who has heard no RENEW of a member for `lease_us` has no promise to it that runs. It says
- * so in its ANSWERs, and does not promise anything to that epoch for `lease_us` from then on: so
- * the asker may believe it for a lease, counted from when it asked. When as many as any majority
- * lacks say so at one moment, the member holds no lease then. DOWN is said of that epoch, for good.
+ * Down. A member that has heard no RENEW of another for `lease_us` has no promise to it that runs.
+ * It says so in its ANSWERs, and does not promise anything to that epoch for `lease_us` from then
+ * on: so the asker may believe it for a lease, counted from when it asked. When as many as any
+ * majority lacks say so at one moment, the member holds no lease then. DOWN is said of that epoch,
+ * for good.
  *
  * A lease begins with all being taken for alive, and DOWN said of those that are silent at that
  * moment: what was known before may be old, and two that each had the other for dead would begin
@@ -47,7 +49,8 @@
  *
  * Assumes: clocks run right within `drift_ppm`; more than half of the founders reach each other, or
  * nobody holds a lease. Any delay, order, loss, repeated delivery, pauses, crashes with or without
- * memory, of all. The voters are the founders. Who joins later can hold a lease and has no vote. */
+ * memory, of all. The voters are the founders. A member that joins later can hold a lease, but has
+ * no vote. */
 
 #include "coord/lease/lease.h"
 
@@ -89,12 +92,11 @@ static uint64_t term_us(const mare_coord *m)
     return (uint64_t)mare__param(m, MARE__LEASE_US);
 }
 
-/* What a holder counts on: by its clock, which may be slow, less than a term by one that is fast.
- */
+/* How long a holder counts on a promise by its own clock, which may be slow: less than a term by a
+ * clock that is fast. */
 static uint64_t short_term_us(const mare_coord *m)
 {
-    uint64_t drift_us =
-        term_us(m) / 1000 * 2 * (uint64_t)mare__param(m, MARE__LEASE_DRIFT_PPM) / 1000;
+    uint64_t drift_us = term_us(m) * 2 * (uint64_t)mare__param(m, MARE__LEASE_DRIFT_PPM) / 1000000;
     return drift_us + 2 < term_us(m) ? term_us(m) - drift_us - 2 : 0;
 }
 
@@ -123,7 +125,8 @@ static void say_down(mare_coord *m, uint32_t member, uint64_t epoch, mare_coord_
     mare__peer_news(fx, MARE_COORD_DOWN, member, epoch);
 }
 
-/* Somebody has this epoch: the older ones are over. Who holds a lease of it is up. */
+/* Somebody has this epoch, so the older ones are over. If it is held as a lease, the member is
+ * up. */
 static void learn(mare_coord *m, uint32_t member, uint64_t epoch, int held, mare_coord_effects *fx)
 {
     lease *l = m->state;
@@ -145,7 +148,8 @@ static void learn(mare_coord *m, uint32_t member, uint64_t epoch, int held, mare
     }
 }
 
-/* When so many voters have no promise to it that the rest is no majority, it holds no lease. */
+/* If so many voters have no promise to a member that the rest is no majority, the member holds no
+ * lease. */
 static void judge(mare_coord *m, uint32_t member, mare_coord_effects *fx)
 {
     lease *l = m->state;
@@ -158,7 +162,7 @@ static void judge(mare_coord *m, uint32_t member, mare_coord_effects *fx)
     mare__set_add(l->called, member);
     mare__set_add(l->judged, member);
     say_down(m, member, l->known[member], fx);
-    if (!known) /* that an epoch was over had been said: now it is that of a lease */
+    if (!known) /* its end was told as that of an epoch; now it is known that it was a lease */
         mare__peer_news(fx, MARE_COORD_DOWN, member, l->known[member]);
 }
 
@@ -206,7 +210,7 @@ static void begin_epoch(mare_coord *m, uint64_t epoch)
     memset(l->promised, 0, m->setup.members * sizeof *l->promised);
 }
 
-/* The lease is over when its time is, whatever else this step is about. */
+/* Ends the lease when its time is over, whatever else this step is about. */
 static void pass_time(mare_coord *m, mare_coord_effects *fx)
 {
     lease *l = m->state;
@@ -218,8 +222,8 @@ static void pass_time(mare_coord *m, mare_coord_effects *fx)
     }
 }
 
-/* The latest time of asking for which more than half have promised: there are few candidates, and
- * each is counted. */
+/* The latest time such that more than half have promised for a RENEW sent then or later. There are
+ * few candidates, and each is counted. */
 static uint64_t granted_us(const mare_coord *m)
 {
     const lease *l = m->state;
@@ -311,7 +315,7 @@ static void on_answer(mare_coord *m, uint32_t from, const mare_coord_message *ms
         count(m, fx);
     }
     if (sent_us + short_term_us(m) < l->told_us[from] || sent_us < l->quiet_us)
-        return; /* it has answered a later one already, or one that I might misunderstand */
+        return; /* it has answered a later RENEW, or one that I might misunderstand */
     l->told_us[from] = sent_us + short_term_us(m);
     mare__set_clear(l->silent[from], m->setup.capacity);
     for (uint32_t at = 0; at < msg->tail_length; at += ENTRY_BYTES) {
@@ -322,8 +326,8 @@ static void on_answer(mare_coord *m, uint32_t from, const mare_coord_message *ms
     judge_all(m, fx);
 }
 
-/* Epochs spread by the lists, so that all speak of the same one. Who finds itself in one has to ask
- * under a number that is new to them. */
+/* Epochs spread by the lists, so that all speak of the same one. A member that finds itself in one
+ * has to ask under a number that is new to them. */
 static void learn_list(mare_coord *m, const mare_coord_message *msg, mare_coord_effects *fx)
 {
     lease *l = m->state;
@@ -378,7 +382,7 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     return MARE_COORD_UNKNOWN;
 }
 
-/* Who joins has the time of a lease to be heard of; who leaves is no member any more. */
+/* A newcomer has the time of a lease to be heard. A member that leaves is no member any more. */
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     lease *l = m->state;

@@ -17,7 +17,8 @@ enum { MARE__LEASE_US, MARE__LEASE_BEAT_US, MARE__LEASE_DRIFT_PPM };
 enum { MARE__LEASE_BEAT, MARE__LEASE_END };
 
 /* The epoch of the lease that this member holds, or 0. It holds it until `until_us` by its own
- * clock (may be NULL): who looks later than that, without having stepped it, holds nothing. */
+ * clock (may be NULL): a host that looks later than that, without having stepped it, holds nothing.
+ */
 uint64_t mare__lease_epoch(const mare_coord *lease, uint64_t *until_us);
 
 /* Whether it is known to be down, as the last DOWN or UP said. */

@@ -99,7 +99,7 @@ static leased *begin(mare_coord *m, mare_coord_effects *fx)
     return x;
 }
 
-/* What finds its lease gone is refused, but it was news of that. */
+/* A request that finds the lease gone is refused; but the step has told the lease's end. */
 static mare_coord_status heed(mare_coord_status status, const mare_coord_effects *fx)
 {
     return fx->count ? MARE_COORD_OK : status;

@@ -12,7 +12,7 @@ typedef struct mare__leased {
 } mare__leased;
 
 extern const mare__leased mare_coord_central_lease, mare_coord_ricart_lease, mare_coord_token_lease,
-    mare_coord_majority_lease;
+    mare_coord_majority_lease, mare_coord_voting_lease;
 
 /* The composition of this name, or NULL when there is none. */
 const mare_coord_algorithm *mare__leased_find(const char *name);

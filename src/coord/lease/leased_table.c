@@ -27,12 +27,11 @@ const mare__leased mare_coord_central_lease = {SHELL("central"), &mare_coord_cen
 const mare__leased mare_coord_ricart_lease = {SHELL("ricart"), &mare_coord_ricart};
 const mare__leased mare_coord_token_lease = {SHELL("token"), &mare_coord_token};
 const mare__leased mare_coord_majority_lease = {SHELL("majority"), &mare_coord_majority};
+const mare__leased mare_coord_voting_lease = {SHELL("voting"), &mare_coord_voting};
 
 static const mare_coord_algorithm *const table[] = {
-    &mare_coord_central_lease.shell,
-    &mare_coord_ricart_lease.shell,
-    &mare_coord_token_lease.shell,
-    &mare_coord_majority_lease.shell,
+    &mare_coord_central_lease.shell,  &mare_coord_ricart_lease.shell, &mare_coord_token_lease.shell,
+    &mare_coord_majority_lease.shell, &mare_coord_voting_lease.shell,
 };
 
 const mare_coord_algorithm *const *mare__leased_table(size_t *count)

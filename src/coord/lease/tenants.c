@@ -20,7 +20,7 @@ static mare_coord_status step(mare__tenants *t, mare__tenant *tenant, mare_coord
     return status;
 }
 
-/* Who has joined or left since the machine last heard of it. */
+/* The members that have joined or left since the machine last heard of it. */
 static void tell_members(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
 {
     for (uint32_t i = 0; i < t->lease->setup.capacity; i++) {
@@ -32,7 +32,8 @@ static void tell_members(mare__tenants *t, mare__tenant *tenant, uint64_t now_us
     }
 }
 
-/* With `number` 1 when it has held nothing at a moment since this member's life began. */
+/* The DOWN event of a member. `number` is 1 if the member has held nothing at some moment since
+ * this member's life began. */
 static mare_coord_event down_of(const mare__tenants *t, uint32_t peer, uint64_t now_us)
 {
     return (mare_coord_event){.kind = MARE_COORD_PEER_DOWN,
@@ -41,18 +42,15 @@ static mare_coord_event down_of(const mare__tenants *t, uint32_t peer, uint64_t 
                               .number = (uint64_t)mare__lease_was_silent(t->lease, peer)};
 }
 
-/* One that starts for the first time knows its group before; one that comes back hears first that
- * it was away. A founder that the others have gone on without does not found, unless its algorithm
- * lets all be away at once: then there is nothing that it could have missed. */
+/* Starts or resumes a tenant. One that starts is told of its group first; one that comes back is
+ * told first that it was away. A founder that the others may have gone on without does not
+ * found. */
 static void resume(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
 {
-    mare_coord_setup *setup = &tenant->machine->setup;
     int first = !tenant->machine->started;
     if (first)
         tell_members(t, tenant, now_us);
-    if (mare__lease_is_late(t->lease) &&
-        !(setup->algorithm->tolerates(setup) & MARE_COORD_ALL_CRASH))
-        setup->founds = 0;
+    tenant->machine->late = mare__lease_is_late(t->lease) != 0;
     tenant->acts = 1;
     step(t, tenant, (mare_coord_event){.kind = MARE_COORD_START, .now_us = now_us});
     if (!first)
@@ -63,7 +61,7 @@ static void resume(mare__tenants *t, mare__tenant *tenant, uint64_t now_us)
     }
 }
 
-/* What it held is lost at this moment, not when it is told the next thing. */
+/* What the tenant held is lost now, and not only when it is told the next event. */
 static void suspend(mare__tenants *t, mare__tenant *tenant)
 {
     mare_coord *m = tenant->machine;
@@ -82,7 +80,7 @@ static void suspend(mare__tenants *t, mare__tenant *tenant)
         t->carry(t->context, tenant, &lost);
 }
 
-/* A second DOWN says more than the first only to one that asks about an earlier life. */
+/* A second DOWN tells something new only to a tenant that asks about an earlier life. */
 static void pass_on(mare__tenants *t, mare__tenant *tenant, const mare_coord_effect *effect,
                     uint64_t now_us)
 {
@@ -96,8 +94,8 @@ static void pass_on(mare__tenants *t, mare__tenant *tenant, const mare_coord_eff
         step(t, tenant, news);
 }
 
-/* The lease's own messages and timers are the host's to carry out; its news are for the tenants
- * first, so that a host which hears of a loss finds it done. */
+/* The host carries out the lease's messages and timers. News of the lease go to the tenants first:
+ * when the host hears of a loss, the tenants know it. */
 static void obey(mare__tenants *t, const mare_coord_effect *effect, uint64_t now_us)
 {
     for (mare__tenant *i = t->first; i; i = i->next) {

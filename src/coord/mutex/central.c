@@ -35,21 +35,27 @@
  * stays without one, and fencing numbers still tell old from new; then, for EM2, who crashes comes
  * back in the end). Any delay, order, loss, repeated delivery. Of those that are up at any moment,
  * one at least was never down. Does not promise EM3: requests are granted in the order in which
- * they reach the coordinator. */
+ * they reach the coordinator.
+ *
+ * With `lease` = 1 no member need have been there always (arrival.h): one takes over only with the
+ * reports of more than half of the founders who have forgotten nothing, and the epoch is kept on
+ * disk (SAVE) before it is reported to. So one of any majority knows the latest epoch. */
+
+#include "coord/mutex/central.h"
 
 #include "coord/election/epoch.h"
 #include "coord/mutex/arrival.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, MAJORITY }; /* parameters */
-enum { RETRY };                      /* timers */
+enum { REPAIR, RETRY_US, MAJORITY, LEASE }; /* parameters */
+enum { RETRY };                             /* timers */
 enum { REQUEST, GRANT, RELEASE, TAKEOVER, REPORT, ASK, TOLD };
 enum { EPOCH, TICKET, FENCE }; /* fields; a REPORT has one more */
 enum { PHASE = 3, LIFE = 1, KNOWS = 2 };
-enum { IDLE, WAITING, INSIDE };
+enum { IDLE, WAITING, INSIDE, PHASES }; /* of one that has forgotten, as many more */
 
-/* Enough for 2^31 / capacity takeovers; after them messages are refused, and nobody enters any
- * more: the group must be made anew, for fencing numbers have no room for a larger epoch. */
+/* Enough for 2^31 / capacity takeovers. After those, messages are refused, and nobody enters any
+ * more: fencing numbers have no room for a larger epoch, so the group must be founded anew. */
 #define EPOCH_LIMIT (UINT64_C(1) << 31)
 #define GRANTS_LIMIT UINT32_MAX
 
@@ -59,7 +65,7 @@ typedef struct central {
     uint64_t epoch;
     uint64_t ticket;       /* of my last request: incarnation and count */
     uint64_t fence;        /* of my present stay */
-    mare__arrival arrival; /* until it is ready, `epoch` is worth nothing */
+    mare__arrival arrival; /* until it is ready, `epoch` means nothing */
 
     /* As coordinator. */
     duty duty;
@@ -67,9 +73,13 @@ typedef struct central {
     uint64_t holder_fence, grants;
     uint32_t *queue; /* members in order of arrival */
     uint32_t queued;
-    uint64_t *wanted;   /* by member: the ticket that waits or is inside */
-    uint64_t *finished; /* by member: no ticket up to this one is of interest any more */
-    mare__set answered; /* who has reported to the new coordinator */
+    uint64_t *wanted;    /* by member: the ticket that waits or is inside */
+    uint64_t *finished;  /* by member: no ticket up to this one is of interest any more */
+    mare__set answered;  /* who has reported to the new coordinator … */
+    mare__set counted;   /* … and has forgotten nothing */
+    uint64_t reopens;    /* an epoch of mine, which may be opened again, or 0 … */
+    uint64_t counted_on; /* … and the grants that there were in it */
+    uint32_t starts;
 } central;
 
 static uint32_t coordinator_of(const mare_coord *m, const central *c)
@@ -86,14 +96,15 @@ static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t ki
         mare__send(m, fx, to, &msg);
 }
 
-/* Whether others wait for one that may not know that it holds what they want, or still hold it. */
+/* Whether others wait for a member that may not know that it was granted, or may be inside no
+ * more. */
 static int must_remind(const mare_coord *m, const central *c)
 {
     return c->duty == SERVING && c->queued && c->holder != MARE_COORD_NOBODY &&
            c->holder != m->setup.self;
 }
 
-/* Starts the retry timer when something is waited for that a lost message could hold up. */
+/* Starts the retry timer if a lost message could hold up something that this member waits for. */
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
@@ -209,6 +220,8 @@ static void finish_takeover(mare_coord *m, mare_coord_effects *fx)
     }
     if (mare__param(m, MAJORITY) && reports <= mare__set_count(m->members, m->setup.capacity) / 2)
         return;
+    if (!mare__arrival_enough(m, &c->arrival, c->counted))
+        return;
     c->duty = SERVING;
     if (m->inside) {
         c->holder = m->setup.self;
@@ -224,9 +237,18 @@ static void take_over(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
     forget_duty(c);
-    c->epoch = mare__epoch_above(c->epoch, m->setup.self, m->setup.capacity);
+    if (c->reopens && c->reopens >= c->epoch) {
+        c->epoch = c->reopens;
+        c->grants = c->counted_on;
+    } else {
+        c->epoch = mare__epoch_above(c->epoch, m->setup.self, m->setup.capacity);
+    }
+    c->reopens = 0;
     c->duty = COLLECTING;
     mare__set_clear(c->answered, m->setup.capacity);
+    mare__set_clear(c->counted, m->setup.capacity);
+    if (!c->arrival.forgot)
+        mare__set_add(c->counted, m->setup.self);
     mare_coord_message msg = {.kind = TAKEOVER, .field = {c->epoch}};
     mare__broadcast(m, fx, &msg);
     mare__mark(m, fx, "takes over");
@@ -263,10 +285,12 @@ static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *ms
                       mare_coord_effects *fx)
 {
     central *c = m->state;
-    uint64_t ticket = msg->field[TICKET], phase = msg->field[PHASE];
+    uint64_t ticket = msg->field[TICKET], phase = msg->field[PHASE] % PHASES;
     if (c->duty != COLLECTING || mare__set_has(c->answered, from))
         return;
     mare__set_add(c->answered, from);
+    if (msg->field[PHASE] < PHASES)
+        mare__set_add(c->counted, from);
     if (phase != IDLE && ticket > c->finished[from]) {
         c->wanted[from] = ticket;
         if (phase == WAITING)
@@ -281,13 +305,14 @@ static void report(mare_coord *m, uint32_t to, mare_coord_effects *fx)
 {
     central *c = m->state;
     uint64_t phase = m->inside ? INSIDE : m->waiting ? WAITING : IDLE;
+    phase += c->arrival.quorum && c->arrival.forgot ? PHASES : 0;
     mare_coord_message msg = {.kind = REPORT, .field = {c->epoch, c->ticket, c->fence, phase}};
     mare__send(m, fx, to, &msg);
 }
 
 /* Returning ---------------------------------------------------------------------------------- */
 
-/* Knows the epoch once everybody that is up has told theirs. */
+/* Knows the epoch once all others that are up have told theirs. */
 static void try_learn(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
@@ -308,7 +333,7 @@ static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     central *c = m->state;
-    if (!mare__arrival_told(&c->arrival, from, msg->field[LIFE], msg->field[KNOWS] != 0))
+    if (!mare__arrival_told(&c->arrival, from, msg->field[LIFE], msg->field[KNOWS]))
         return;
     if (msg->field[KNOWS] && c->epoch < msg->field[EPOCH])
         c->epoch = msg->field[EPOCH];
@@ -337,14 +362,15 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
 {
     central *c = m->state;
     uint64_t epoch = msg->field[EPOCH];
-    if (epoch >= EPOCH_LIMIT || (msg->kind == REPORT && msg->field[PHASE] > INSIDE))
+    if (epoch >= EPOCH_LIMIT || (msg->kind == REPORT && msg->field[PHASE] >= 2 * PHASES))
         return MARE_COORD_MALFORMED;
     int ready = c->arrival.ready != 0;
     if (msg->kind == ASK || (ready && epoch < c->epoch)) {
-        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, (uint64_t)ready);
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0,
+             mare__arrival_answer(&c->arrival));
         return MARE_COORD_OK;
     }
-    if (!ready || (msg->kind == TOLD && !msg->field[KNOWS])) {
+    if (!ready || (msg->kind == TOLD && msg->field[KNOWS] != MARE__ARRIVAL_READY)) {
         if (msg->kind == TOLD)
             on_told(m, from, msg, fx);
         arm(m, fx);
@@ -397,8 +423,8 @@ static mare_coord_status request(mare_coord *m, const mare_coord_event *event,
     return MARE_COORD_OK;
 }
 
-/* Nobody to turn to: the epoch is unknown, or its coordinator is gone and it is for a higher member
- * to take over, which may have happened unheard. */
+/* Whether there is nobody to turn to: the epoch is unknown; or its coordinator is gone and a higher
+ * member must take over, which may have happened unnoticed. */
 static int is_lost(const mare_coord *m, const central *c)
 {
     uint32_t coordinator = coordinator_of(m, c);
@@ -441,6 +467,8 @@ static void start(mare_coord *m, mare_coord_effects *fx)
 {
     central *c = m->state;
     forget_duty(c);
+    if (c->starts++)
+        c->reopens = 0;                        /* under another lease */
     if (mare__arrival_start(m, &c->arrival)) { /* others may have gone on without me */
         tell(m, fx, MARE__EVERYBODY, ASK, c->arrival.life, 0);
         try_learn(m, fx);
@@ -450,6 +478,62 @@ static void start(mare_coord *m, mare_coord_effects *fx)
     c->epoch = m->setup.members - 1;
     if (coordinator_of(m, c) == m->setup.self)
         c->duty = SERVING;
+    if (c->reopens == c->epoch)
+        c->grants = c->counted_on;
+}
+
+/* Keeping ------------------------------------------------------------------------------------ */
+
+static uint32_t kept(const mare_coord_setup *setup)
+{
+    return setup->param[LEASE] ? MARE__ARRIVAL_KEPT : 0;
+}
+
+static void keep(const mare_coord *m, uint64_t *out)
+{
+    const central *c = m->state;
+    mare__arrival_keep(&c->arrival, c->epoch, out);
+}
+
+static mare_coord_status recall(mare_coord *m, const uint64_t *in)
+{
+    central *c = m->state;
+    return mare__arrival_recall(&c->arrival, EPOCH_LIMIT, in, &c->epoch);
+}
+
+/* Forgetting --------------------------------------------------------------------------------- */
+
+int mare__central_forget(const mare_coord *m, uint64_t lease, mare__central_past *past)
+{
+    const central *c = m->state;
+    int serves = c->duty == SERVING;
+    if (m->waiting || m->inside || !c->arrival.ready || c->duty == COLLECTING ||
+        serves != (coordinator_of(m, c) == m->setup.self) || c->holder != MARE_COORD_NOBODY ||
+        c->queued)
+        return 0;
+    if (past->epoch < c->epoch) {
+        past->epoch = c->epoch;
+        past->grants = past->lease = 0;
+    }
+    if (serves && c->epoch == past->epoch) {
+        past->lease = lease;
+        past->grants = c->grants > past->grants ? c->grants : past->grants;
+    }
+    past->ticket = c->ticket > past->ticket ? c->ticket : past->ticket;
+    past->life = c->arrival.life > past->life ? c->arrival.life : past->life;
+    return 1;
+}
+
+/* A report or a request that is still on its way is of somebody who is out since, and is undone by
+ * a RELEASE: so it harms nobody that they count in an epoch that was opened again. */
+void mare__central_follow(mare_coord *m, uint64_t lease, const mare__central_past *past)
+{
+    central *c = m->state;
+    c->epoch = c->epoch < past->epoch ? past->epoch : c->epoch;
+    c->ticket = past->ticket > c->ticket ? past->ticket : c->ticket;
+    c->arrival.life = past->life > c->arrival.life ? past->life : c->arrival.life;
+    c->reopens = lease && past->lease == lease ? past->epoch : 0;
+    c->counted_on = past->grants;
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
@@ -460,6 +544,7 @@ static void lay_out(central *c, mare__block *block, const mare_coord_setup *setu
     c->wanted = mare__carve_array(block, setup->capacity, sizeof *c->wanted);
     c->finished = mare__carve_array(block, setup->capacity, sizeof *c->finished);
     c->answered = mare__carve_set(block, setup->capacity);
+    c->counted = mare__carve_set(block, setup->capacity);
     mare__arrival_lay_out(&c->arrival, block, setup);
 }
 
@@ -477,6 +562,7 @@ static void init(mare_coord *m)
     lay_out(c, &(mare__block){m->state, sizeof *c}, &m->setup);
     c->ticket = m->setup.incarnation << 32;
     c->holder = MARE_COORD_NOBODY;
+    c->arrival.quorum = mare__param(m, LEASE) != 0;
 }
 
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
@@ -503,7 +589,8 @@ static unsigned promises(const mare_coord_setup *setup)
 static unsigned tolerates(const mare_coord_setup *setup)
 {
     unsigned needs = setup->param[MAJORITY] ? MARE_COORD_ALL_RETURN : 0u;
-    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL | needs : MARE__SLOW;
+    unsigned mortal = setup->param[LEASE] ? MARE__RECALLING : MARE__MORTAL;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | mortal | needs : MARE__SLOW;
 }
 
 static uint64_t messages(const mare_coord_setup *setup)
@@ -523,6 +610,7 @@ static const mare_coord_param params[] = {
     {"repair", "0: as in the sources; 1: survives loss and the death of the coordinator", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
     {"majority", "1: take over only with the reports of more than half of the group", 0, 0, 1},
+    {"lease", "1: DOWN is only said of members without a lease; all may have been away", 0, 0, 1},
     {0},
 };
 
@@ -561,4 +649,7 @@ const mare_coord_algorithm mare_coord_central = {
     .request = request,
     .peer = peer,
     .look = look,
+    .kept = kept,
+    .keep = keep,
+    .recall = recall,
 };

@@ -25,71 +25,47 @@
  * repeated, late, out of order; with `repair` = 1 requests are repeated, and a voter repeats its
  * GRANT when others insist, which makes up for a lost RELEASE: one that is no longer inside answers
  * by it. For EM1 and fencing voters keep their votes across a crash: one that starts without memory
- * abstains for good, and says so; who hears it of so many that no majority is left tells its host
- * (NO_GROUP). For EM2 who crashes comes back in the end, for one that died inside has votes
- * that nobody else can return. The voters are the founders; who joins later may ask but has no
- * vote, who leaves is as one that is down.
+ * abstains for good, and says so. A member that hears it of so many that no majority is left tells
+ * its host (NO_GROUP). For EM2 who crashes comes back in the end, for one that died inside has
+ * votes that nobody else can return. The voters are the founders. A member that joins later may ask
+ * but has no vote; one that leaves counts as down.
  *
  * With `lease` = 1 there is a detector that is right, that of a lease (lease/lease.c): the vote of
  * a holder that is down is free again, for it is not inside any more. Then a minority need not
  * return.
  *
  * What is kept on disk (SAVE) without a lease is the last vote that was given, before anybody hears
- * of it. That it is over is not kept: who comes back takes it for given, and hears better from its
- * holder. What was asked for is asked for again; tickets go on with the incarnation.
+ * of it. That it is over is not kept: a voter that comes back takes it for given, and hears better
+ * from its holder. What was asked for is asked for again; tickets go on with the incarnation.
  *
  * With a lease votes are not kept, for that would be a write to the disk for each. Kept is a bound:
  * stamps below it may have had the vote; and who has ever had it. A write is for RESERVE stamps in
- * advance.
+ * advance, up to a multiple of that, so that all locks of a member have the same bound.
  *
  *     voting ── crash ──▶ unsure ── CLEAR of each of those, or it is down ──▶ voting
  *                           └── BACK to them: my votes up to this number are forgotten
  *
- * Who comes back takes all stamps up to the bound for used, and does not know to whom it has given
- * its vote. It asks, by BACK; who is inside by such a vote answers when it has gone out, all others
- * give the vote up and say CLEAR at once (one that is still on its way is of an epoch of the lease
- * that is over, and is not listened to). Until all have, it votes for nobody. A member that is down
- * has nothing, if it is known to have had nothing at a moment since the crash.
+ * A member that comes back takes all stamps up to the bound for used, and does not know who has its
+ * vote. It asks, by BACK. A member that is inside by such a vote answers when it has gone out; all
+ * others give the vote up and say CLEAR at once (one that is still on its way is of an epoch of the
+ * lease that is over, and is not listened to). Until all have, it votes for nobody. A member that
+ * is down has nothing, if it is known to have had nothing at a moment since the crash.
  *
  * Invariants: a vote counts for one ticket, and not after it was yielded (votes are numbered);
  * nobody votes again before the holder has said so, or is down. The fencing number is the stamp of
  * the request, (time, process), which all who voted for it know. A voter votes in the order of the
  * stamps: a request that is older than one that had its vote, and did not yield it, is STALE, and
- * is made anew with a later stamp. Who is granted next shares a voter with the one before, so its
- * number is larger, whatever became of the one before.
- * Does not promise EM3: a majority may answer before an older request has reached it. */
+ * is made anew with a later stamp. The next to be granted shares a voter with the one before, so
+ * its number is larger, whatever became of the one before. Does not promise EM3: a majority may
+ * answer before an older request has reached it. */
 
-#include "coord/mutex/majority.h"
-
-#include "coord/mutex/ballot.h"
+#include "coord/mutex/majority_state.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, LEASE, CLOCK };                                       /* parameters */
 enum { RETRY };                                                                /* timers */
 enum { REQUEST, GRANT, INQUIRE, YIELD, RELEASE, ABSTAIN, STALE, BACK, CLEAR }; /* messages */
 enum { TIME, TICKET, STAMP }; /* fields; a vote's number, as STAMP; a life's, as TICKET */
 enum { RESERVE = 65536 };     /* stamps that one write to the disk is for */
-
-/* What is kept of a vote: its number, whose, for which ticket and stamp, and the latest used. */
-enum { VOTE, HOLDER, HELD_TICKET, HELD_STAMP, USED, USER, KEPT };
-
-typedef struct majority {
-    uint64_t clock, stamp;
-    uint64_t ticket;      /* of my last request: incarnation and count */
-    uint32_t abstains;    /* has lost the memory of its votes */
-    uint32_t complained;  /* that too few are left who vote */
-    mare__ballot ballot;  /* my vote */
-    uint64_t given[KEPT]; /* my last vote, as it is kept */
-    uint64_t used;        /* the latest stamp that had it and did not yield it … */
-    uint32_t user;        /* … and whose */
-    uint64_t reserved;    /* stamps below this are used, for a later life */
-    mare__set voted;      /* who has ever had my vote, also in an earlier life */
-    mare__set asked;      /* who may still be inside by a vote of an earlier life */
-    mare__set granted;    /* whose votes I have */
-    mare__set abstained;  /* who has said that it has none to give */
-    uint64_t *vote;       /* by member: its last vote for me … */
-    uint64_t *yielded;    /* … and the last that I returned or refused */
-} majority;
 
 static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket, uint64_t number,
                    mare_coord_effects *fx);
@@ -115,11 +91,13 @@ static void arm(mare_coord *m, mare_coord_effects *fx)
 
 /* As voter ----------------------------------------------------------------------------------- */
 
+/* The bound is a multiple of RESERVE: so locks of one member, whose clocks go together, come to the
+ * same one, and a new lock needs no write of its own. */
 static void note_given(majority *x)
 {
     const mare__ballot *b = &x->ballot;
     if (b->stamp[b->holder] >= x->reserved)
-        x->reserved = b->stamp[b->holder] + RESERVE;
+        x->reserved = (b->stamp[b->holder] / RESERVE + 1) * RESERVE;
     mare__set_add(x->voted, b->holder);
     x->given[VOTE] = b->vote;
     x->given[HOLDER] = b->holder;
@@ -129,8 +107,8 @@ static void note_given(majority *x)
     x->given[USER] = x->user;
 }
 
-/* Gives the vote if it is free. Otherwise asks for it back when an older request waits; or tells
- * the holder of it once more, when somebody insists, for the RELEASE may have been lost. */
+/* Gives the vote, if it is free. Otherwise asks for it back if an older request waits; or, if
+ * somebody insists, sends the GRANT once more: the RELEASE may have been lost. */
 static void serve(mare_coord *m, int insists, mare_coord_effects *fx)
 {
     majority *x = m->state;
@@ -155,8 +133,8 @@ static int is_stale(const mare_coord *m, uint32_t from, uint64_t stamp)
     return !mare_coord_stamp_before(used, theirs);
 }
 
-/* One that wants the vote with a stamp that is too old asks anew. Oneself at last: its new request
- * is looked at while this is under way. */
+/* Makes members ask again whose stamp is too old for the vote. This member comes last, because its
+ * new request is looked at during this. */
 static void turn_away_stale(mare_coord *m, mare_coord_effects *fx)
 {
     majority *x = m->state;
@@ -217,7 +195,7 @@ static uint64_t last_vote(const mare_coord *m)
     return m->setup.incarnation << 32;
 }
 
-/* This one is not inside by a vote of an earlier life, and will not be. */
+/* Tells that this member is not inside by a vote of an earlier life, and will not be. */
 static void clear(mare_coord *m, uint32_t member, mare_coord_effects *fx)
 {
     majority *x = m->state;
@@ -243,7 +221,7 @@ static void ask_all_back(mare_coord *m, mare_coord_effects *fx)
     }
 }
 
-/* One that is no member any more has nothing. Not to be asked in START: JOINs come behind it. */
+/* A member that has left holds no vote. Not in START: JOINs come after it. */
 static void forget_strangers(mare_coord *m, mare_coord_effects *fx)
 {
     for (uint32_t i = 0; m->unsure && i < m->setup.capacity; i++) {
@@ -284,8 +262,8 @@ static void ask(mare_coord *m, mare_coord_effects *fx)
     arm(m, fx);
 }
 
-/* Who has lost the memory of its votes gives none any more. When the others are no majority, nobody
- * will enter again. */
+/* A member that has forgotten its votes gives none any more. If the others are no majority, nobody
+ * will ever enter again. */
 static void on_abstain(mare_coord *m, uint32_t from, mare_coord_effects *fx)
 {
     majority *x = m->state;
@@ -298,8 +276,8 @@ static void on_abstain(mare_coord *m, uint32_t from, mare_coord_effects *fx)
     mare__no_group(fx, abstained);
 }
 
-/* A voter has forgotten its votes up to this one. Who is inside by one of them says nothing now: it
- * will be asked again. */
+/* A voter has forgotten its votes up to this number. A member that is inside by one of them does
+ * not answer now: it will be asked again. */
 static void on_back(mare_coord *m, uint32_t from, uint64_t life, uint64_t vote,
                     mare_coord_effects *fx)
 {
@@ -405,7 +383,7 @@ static void timer(mare_coord *m, uint32_t which, mare_coord_effects *fx)
     arm(m, fx);
 }
 
-/* Who is down holds nothing, if the detector is a lease's. */
+/* A member that is down holds nothing, if the detector is a lease's. */
 static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effects *fx)
 {
     majority *x = m->state;
@@ -422,82 +400,15 @@ static void peer(mare_coord *m, const mare_coord_event *event, mare_coord_effect
 static void start(mare_coord *m, mare_coord_effects *fx)
 {
     majority *x = m->state;
-    uint64_t none = mare__param(m, LEASE) ? m->setup.incarnation << 32 : 0;
+    uint64_t none = mare__param(m, LEASE) ? x->none : 0;
     if (m->started && x->ticket > none) /* one that has never asked has nothing to return */
         finish(m, fx);
     if (!m->started) {
         x->abstains = !m->setup.founds;
-        x->clock += x->abstains; /* to be born again is an event */
+        x->clock += x->abstains; /* a new life counts as an event */
     }
     ask_all_back(m, fx);
     arm(m, fx);
-}
-
-/* Keeping ------------------------------------------------------------------------------------ */
-
-static uint32_t kept(const mare_coord_setup *setup)
-{
-    return setup->param[LEASE] ? MARE__MAJORITY_VOTED + MARE__SET_WORDS(setup->capacity) : KEPT + 1;
-}
-
-static void keep(const mare_coord *m, uint64_t *out)
-{
-    const majority *x = m->state;
-    if (mare__param(m, LEASE)) {
-        out[MARE__MAJORITY_BOUND] = x->reserved;
-        out[MARE__MAJORITY_ABSTAINS] = x->abstains;
-        for (uint32_t i = 0; i < MARE__SET_WORDS(m->setup.capacity); i++)
-            out[MARE__MAJORITY_VOTED + i] = x->voted.word[i];
-        return;
-    }
-    for (uint32_t i = 0; i < KEPT; i++)
-        out[i] = x->given[i];
-    out[KEPT] = x->abstains;
-}
-
-/* Takes all stamps up to the bound for used. */
-static mare_coord_status recall_bound(mare_coord *m, const uint64_t *in)
-{
-    majority *x = m->state;
-    if (in[MARE__MAJORITY_BOUND] >= MARE__CLOCK_LIMIT || in[MARE__MAJORITY_ABSTAINS] > 1)
-        return MARE_COORD_MALFORMED;
-    x->reserved = in[MARE__MAJORITY_BOUND];
-    x->used = in[MARE__MAJORITY_BOUND];
-    x->user = m->setup.capacity - 1;
-    x->clock = x->clock > in[MARE__MAJORITY_BOUND] ? x->clock : in[MARE__MAJORITY_BOUND];
-    x->abstains = (uint32_t)in[MARE__MAJORITY_ABSTAINS];
-    for (uint32_t i = 0; i < m->setup.capacity; i++) {
-        if (in[MARE__MAJORITY_VOTED + i / 64] >> (i % 64) & 1)
-            mare__set_add(x->voted, i);
-        if (i != m->setup.self && mare__set_has(x->voted, i))
-            mare__set_add(x->asked, i);
-    }
-    m->unsure = !x->abstains && mare__set_count(x->asked, m->setup.capacity);
-    return MARE_COORD_OK;
-}
-
-static mare_coord_status recall(mare_coord *m, const uint64_t *in)
-{
-    majority *x = m->state;
-    mare__ballot *b = &x->ballot;
-    if (mare__param(m, LEASE))
-        return recall_bound(m, in);
-    if ((in[VOTE] && in[HOLDER] >= m->setup.capacity) || in[USER] >= m->setup.capacity ||
-        in[HELD_STAMP] >= MARE__CLOCK_LIMIT || in[USED] >= MARE__CLOCK_LIMIT || in[KEPT] > 1)
-        return MARE_COORD_MALFORMED;
-    for (uint32_t i = 0; i < KEPT; i++)
-        x->given[i] = in[i];
-    x->used = in[USED];
-    x->user = (uint32_t)in[USER];
-    x->abstains = (uint32_t)in[KEPT];
-    x->clock = in[HELD_STAMP] > in[USED] ? in[HELD_STAMP] : in[USED];
-    b->vote = in[VOTE];
-    if (in[VOTE]) {
-        b->holder = (uint32_t)in[HOLDER];
-        b->ticket[b->holder] = in[HELD_TICKET];
-        b->stamp[b->holder] = in[HELD_STAMP];
-    }
-    return MARE_COORD_OK;
 }
 
 /* Set-up ------------------------------------------------------------------------------------- */
@@ -525,7 +436,7 @@ static void init(mare_coord *m)
 {
     majority *x = m->state;
     lay_out(x, &(mare__block){m->state, sizeof *x}, &m->setup);
-    x->ticket = m->setup.incarnation << 32;
+    x->ticket = x->none = m->setup.incarnation << 32;
     x->ballot.vote = mare__param(m, LEASE) ? last_vote(m) : 0;
     x->clock = (uint64_t)mare__param(m, CLOCK);
 }
@@ -572,7 +483,7 @@ static void cost(const mare_coord_setup *setup, mare_coord_cost *cost)
 static const mare_coord_param params[] = {
     {"repair", "0: nothing is lost; 1: repeats requests and grants", 1, 0, 1},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
-    {"lease", "1: DOWN is only said of who has no lease, and its votes are free", 0, 0, 1},
+    {"lease", "1: DOWN is only said of members without a lease; their votes are free", 0, 0, 1},
     {"clock", "what the Lamport clock begins with", 0, 0, INT64_C(1) << 46},
     {0},
 };
@@ -594,7 +505,7 @@ const mare_coord_algorithm mare_coord_majority = {
     .name = "majority",
     .title = "mutual exclusion by permission of a majority",
     .source = "Tanenbaum and Van Steen 6.3.4; Maekawa 1985; Sanders 1987",
-    .assumes = "votes survive a crash; who crashes returns in the end; no detector",
+    .assumes = "votes survive a crash; crashed members return in the end; no detector",
     .family = MARE_COORD_MUTEX,
     .tag = MARE__TAG_MAJORITY,
     .params = params,
@@ -614,7 +525,7 @@ const mare_coord_algorithm mare_coord_majority = {
     .request = request,
     .peer = peer,
     .look = look,
-    .keep = keep,
-    .recall = recall,
-    .kept = kept,
+    .keep = mare__majority_keep,
+    .recall = mare__majority_recall,
+    .kept = mare__majority_kept,
 };

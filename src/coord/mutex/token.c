@@ -16,12 +16,12 @@
  *   - A dead member is skipped: the token goes to the next that is up.
  *   - A lost token. That it has not been seen for long says nothing, for somebody may be using it;
  *     so it is never guessed. When a member goes down or leaves, the highest one left opens a new
- *     epoch; so does whoever has sent the token to the dead and had no answer, and whoever comes
- *     back or joins, as soon as it knows the present epoch. In a new epoch every member that is up
- *     drops what token it has and reports whether it is inside; when all have, the one that opened
- *     the epoch makes one token, for whoever is inside or for itself. An epoch names who opened it,
- *     epoch mod capacity, so it has one token at most; an older one is worth nothing to anybody,
- *     for all have moved on before the new one was made.
+ *     epoch; so does a member that has sent the token to a dead one and had no answer, and one that
+ *     comes back or joins, as soon as it knows the present epoch. In a new epoch every member that
+ *     is up drops what token it has and reports whether it is inside; when all have, the one that
+ *     opened the epoch makes one token, for the member that is inside or for itself. An epoch names
+ *     who opened it, epoch mod capacity, so it has one token at most; an older one is worth nothing
+ *     to anybody, for all have moved on before the new one was made.
  *   - One that returns asks all others that are up for their epoch, and takes no token before they
  *     have told it: an old message must not be taken for the present.
  *
@@ -31,20 +31,25 @@
  *
  * Assumes, for EM1: PEER_DOWN is only said of members that are down; of those that are up at any
  * moment, one at least was never down. Any delay, order, loss, repeated delivery. Does not promise
- * EM3: the token comes by in the order of the ring, not of the requests. */
+ * EM3: the token comes by in the order of the ring, not of the requests.
+ *
+ * With `lease` = 1 no member need have been there always (arrival.h): a token is made only with the
+ * reports of more than half of the founders who have forgotten nothing, and the epoch is kept on
+ * disk (SAVE) before it is reported to. So one of any majority knows the latest epoch. */
 
 #include "coord/election/epoch.h"
 #include "coord/mutex/arrival.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, REST_US };                 /* parameters */
+enum { REPAIR, RETRY_US, REST_US, LEASE };          /* parameters */
 enum { RETRY, REST };                               /* timers */
 enum { TOKEN, ACK, REGENERATE, REPORT, ASK, TOLD }; /* messages */
 enum { EPOCH, HOP, ENTRIES };                       /* fields of a TOKEN */
+enum { FORGOT = 2 };                                /* added to INSIDE: has forgotten its epoch */
 enum { INSIDE = 1, LIFE = 1, KNOWS = 2 };           /* … of REPORT, ASK and TOLD */
 
-/* Enough for 2^31 / capacity new tokens; after them messages are refused, and nobody enters any
- * more: the group must be made anew, for fencing numbers have no room for a larger epoch. */
+/* Enough for 2^31 / capacity new tokens. After those, messages are refused, and nobody enters any
+ * more: fencing numbers have no room for a larger epoch, so the group must be founded anew. */
 #define EPOCH_LIMIT (UINT64_C(1) << 31)
 #define HOP_LIMIT (UINT64_C(1) << 60)
 #define ENTRIES_LIMIT UINT32_MAX
@@ -58,8 +63,9 @@ typedef struct token {
     uint32_t passed_to;    /* who has not acknowledged it yet, or NOBODY */
     uint32_t collecting;   /* I have opened the epoch and wait for reports */
     uint32_t insider;      /* who has reported to be inside, or NOBODY */
-    mare__set answered;    /* who has reported */
-    mare__arrival arrival; /* until it is ready, `epoch` is worth nothing */
+    mare__set answered;    /* who has reported … */
+    mare__set counted;     /* … and has forgotten nothing */
+    mare__arrival arrival; /* until it is ready, `epoch` means nothing */
 } token;
 
 static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t second,
@@ -70,7 +76,7 @@ static void tell(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t ki
     mare__send(m, fx, to, &msg);
 }
 
-/* Starts the retry timer when something is waited for that a lost message could hold up. */
+/* Starts the retry timer if a lost message could hold up something that this member waits for. */
 static void arm(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
@@ -95,7 +101,7 @@ static void pass(mare_coord *m, mare_coord_effects *fx)
     token *t = m->state;
     uint32_t next = next_in_ring(m);
     if (next == m->setup.self) {
-        t->used = 0; /* alone: a visit that has gone round */
+        t->used = 0; /* alone on the ring: the token has gone round */
         return;
     }
     t->has = 0;
@@ -151,7 +157,7 @@ static void on_token(mare_coord *m, uint32_t from, const mare_coord_message *msg
 
 /* Epochs ------------------------------------------------------------------------------------- */
 
-/* Obeys a new epoch: what token I had is worth nothing. */
+/* Obeys a new epoch: a token of an older one is void. */
 static void adopt(token *t, uint64_t epoch)
 {
     t->epoch = epoch;
@@ -164,7 +170,8 @@ static void adopt(token *t, uint64_t epoch)
 static void finish_epoch(mare_coord *m, mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (!t->collecting || !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity))
+    if (!t->collecting || !mare__set_covered(m->members, t->answered, m->down, m->setup.capacity) ||
+        !mare__arrival_enough(m, &t->arrival, t->counted))
         return;
     t->collecting = 0;
     mare__mark(m, fx, "makes a token");
@@ -185,6 +192,9 @@ static void open_epoch(mare_coord *m, mare_coord_effects *fx)
     t->insider = m->inside ? m->setup.self : MARE_COORD_NOBODY;
     mare__set_clear(t->answered, m->setup.capacity);
     mare__set_add(t->answered, m->setup.self);
+    mare__set_clear(t->counted, m->setup.capacity);
+    if (!t->arrival.forgot)
+        mare__set_add(t->counted, m->setup.self);
     tell(m, fx, MARE__EVERYBODY, REGENERATE, 0, 0);
     finish_epoch(m, fx);
 }
@@ -196,7 +206,9 @@ static void on_report(mare_coord *m, uint32_t from, const mare_coord_message *ms
     if (!t->collecting || mare__set_has(t->answered, from))
         return;
     mare__set_add(t->answered, from);
-    if (msg->field[INSIDE])
+    if (msg->field[INSIDE] < FORGOT)
+        mare__set_add(t->counted, from);
+    if (msg->field[INSIDE] % FORGOT)
         t->insider = from;
     finish_epoch(m, fx);
 }
@@ -214,7 +226,7 @@ static void on_told(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                     mare_coord_effects *fx)
 {
     token *t = m->state;
-    if (!mare__arrival_told(&t->arrival, from, msg->field[LIFE], msg->field[KNOWS] != 0))
+    if (!mare__arrival_told(&t->arrival, from, msg->field[LIFE], msg->field[KNOWS]))
         return;
     if (msg->field[KNOWS] && t->epoch < msg->field[EPOCH])
         t->epoch = msg->field[EPOCH];
@@ -232,6 +244,12 @@ static void follow(mare_coord *m, uint64_t epoch, mare_coord_effects *fx)
         open_epoch(m, fx);
 }
 
+/* What one under a lease adds to its report, when its word is not to count. */
+static uint64_t forgot(const token *t)
+{
+    return t->arrival.quorum && t->arrival.forgot ? FORGOT : 0;
+}
+
 /* The handlers ------------------------------------------------------------------------------- */
 
 static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -244,10 +262,11 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
         return MARE_COORD_MALFORMED;
     int ready = t->arrival.ready != 0;
     if (msg->kind == ASK || (ready && epoch < t->epoch)) {
-        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0, (uint64_t)ready);
+        tell(m, fx, from, TOLD, msg->kind == ASK ? msg->field[LIFE] : 0,
+             mare__arrival_answer(&t->arrival));
         return MARE_COORD_OK;
     }
-    if (!ready || (msg->kind == TOLD && !msg->field[KNOWS])) {
+    if (!ready || (msg->kind == TOLD && msg->field[KNOWS] != MARE__ARRIVAL_READY)) {
         if (msg->kind == TOLD)
             on_told(m, from, msg, fx);
         arm(m, fx);
@@ -264,7 +283,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     else if (msg->kind == REPORT)
         on_report(m, from, msg, fx);
     else if (msg->kind == REGENERATE && from == epoch % m->setup.capacity)
-        tell(m, fx, from, REPORT, m->inside, 0);
+        tell(m, fx, from, REPORT, m->inside + forgot(t), 0);
     arm(m, fx);
     return MARE_COORD_OK;
 }
@@ -333,11 +352,31 @@ static void start(mare_coord *m, mare_coord_effects *fx)
     arm(m, fx);
 }
 
+/* Keeping ------------------------------------------------------------------------------------ */
+
+static uint32_t kept(const mare_coord_setup *setup)
+{
+    return setup->param[LEASE] ? MARE__ARRIVAL_KEPT : 0;
+}
+
+static void keep(const mare_coord *m, uint64_t *out)
+{
+    const token *t = m->state;
+    mare__arrival_keep(&t->arrival, t->epoch, out);
+}
+
+static mare_coord_status recall(mare_coord *m, const uint64_t *in)
+{
+    token *t = m->state;
+    return mare__arrival_recall(&t->arrival, EPOCH_LIMIT, in, &t->epoch);
+}
+
 /* Set-up ------------------------------------------------------------------------------------- */
 
 static void lay_out(token *t, mare__block *block, const mare_coord_setup *setup)
 {
     t->answered = mare__carve_set(block, setup->capacity);
+    t->counted = mare__carve_set(block, setup->capacity);
     mare__arrival_lay_out(&t->arrival, block, setup);
 }
 
@@ -354,6 +393,7 @@ static void init(mare_coord *m)
     token *t = m->state;
     lay_out(t, &(mare__block){m->state, sizeof *t}, &m->setup);
     t->passed_to = t->insider = MARE_COORD_NOBODY;
+    t->arrival.quorum = mare__param(m, LEASE) != 0;
 }
 
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
@@ -378,7 +418,8 @@ static unsigned promises(const mare_coord_setup *setup)
 
 static unsigned tolerates(const mare_coord_setup *setup)
 {
-    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | MARE__MORTAL : MARE__SLOW;
+    unsigned mortal = setup->param[LEASE] ? MARE__RECALLING : MARE__MORTAL;
+    return setup->param[REPAIR] ? MARE__SLOW | MARE__LOSSY | mortal : MARE__SLOW;
 }
 
 /* When everybody always wants in. */
@@ -403,6 +444,7 @@ static const mare_coord_param params[] = {
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
     {"rest_us", "how long the token rests with one that does not want it; 0: as in the sources",
      1000, 0, INT64_C(1) << 40},
+    {"lease", "1: DOWN is only said of members without a lease; all may have been away", 0, 0, 1},
     {0},
 };
 
@@ -440,4 +482,7 @@ const mare_coord_algorithm mare_coord_token = {
     .request = request,
     .peer = peer,
     .look = look,
+    .kept = kept,
+    .keep = keep,
+    .recall = recall,
 };

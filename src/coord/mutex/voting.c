@@ -9,7 +9,7 @@
  *       │ ── RELEASE ──────▶ the m
  *
  * A resource has n replicas, each with a coordinator. Replica i of the resource `name` is found by
- * hashing "name-i" onto a ring of the founders: whoever is next on it coordinates. One member can
+ * hashing "name-i" onto a ring of the founders: the next founder on it coordinates. One member can
  * have several replicas, and votes for each on its own.
  *
  * Source: Lin, Lian, Chen and Zhang, "A practical distributed mutual exclusion protocol in dynamic
@@ -17,13 +17,13 @@
  *
  * A coordinator that restarts without memory has forgotten its vote, and may give it a second time.
  * So EM1 and fencing hold with a probability: at least 2m − n of the m must forget during one stay
- * to let a second one in, which mare__voting_risk() computes. Who asks again asks first those who
- * voted for it last time, then those it has not asked, and so finds m free votes if there are any.
+ * to let a second one in, which mare__voting_risk() computes. A second attempt asks first those who
+ * voted for it last time, then those it has not asked. So it finds m free votes if there are any.
  *
  * With `queue` = 0 this is the algorithm of the sources: under contention all collect a few votes
  * and nobody enough. With `queue` = 1, the improvement: coordinators do not deny but remember the
  * request, vote for the oldest (by Lamport stamp), and ask a vote back (INQUIRE) for one that is
- * older; who still waits YIELDs it. The oldest of all is never made to yield.
+ * older; a member that still waits YIELDs it. The oldest of all is never made to yield.
  *
  * With `repair` = 0 nothing is lost and nobody crashes. With `repair` = 1 unanswered requests are
  * repeated, or the attempt given up (`queue` = 0); silent coordinators are replaced by others; and
@@ -33,37 +33,51 @@
  * Assumes no failure detector. Any delay, order, loss, repeated delivery. For EM2 who crashes comes
  * back in the end: votes of one that died inside can be returned by nobody else. With `queue` = 0
  * EM2 is not promised: among rivals that never rest one can go without for long, by bad luck; it
- * gets in when they do. The coordinators are among the founders; who joins later may ask.
+ * gets in when they do. The coordinators are among the founders; members that join later may ask.
  *
  * Invariants: a replica's vote is held by one ticket, until that member itself says that it is over
  * or yields; a vote that was yielded does not count (votes are numbered). The fencing number is
  * (clock at the grant, process): two that enter share a coordinator, which has heard the clock of
- * the first before it votes for the second. Does not promise EM3. */
+ * the first before it votes for the second. Does not promise EM3.
+ *
+ * With `lease` = 1 coordinators keep their last vote for each replica on disk (SAVE), before
+ * anybody hears of it, and a bound on their clock. So one that restarts has forgotten nothing, and
+ * EM1 and fencing hold as such. One that has lost what it kept abstains: it does not answer. A
+ * lease's detector is not listened to: of one that died inside nobody knows the fencing number, so
+ * its votes wait for its return. */
 
 #include "coord/mutex/voting.h"
 
 #include "coord/mutex/ballot.h"
 #include "coord/table.h"
 
-enum { REPAIR, RETRY_US, QUEUE = MARE__VOTING_NAME + 1, BACKOFF_US }; /* parameters */
-enum { RETRY, BACKOFF };                                              /* timers */
-enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE };               /* messages */
+enum { REPAIR, RETRY_US, QUEUE = MARE__VOTING_NAME + 1, BACKOFF_US, LEASE }; /* parameters */
+enum { RETRY, BACKOFF };                                                     /* timers */
+enum { REQUEST, GRANT, DENY, INQUIRE, YIELD, RELEASE };                      /* messages */
 enum { TIME, TICKET, REPLICA, STAMP }; /* fields; a vote's number, as STAMP */
+enum { RESERVE = 65536 };              /* ticks that one write to the disk is for */
+
+/* What is kept: the bound, whether it abstains, and of the last vote for each replica these. */
+enum { BOUND, ABSTAINS, KEPT_HEAD };
+enum { VOTE, HOLDER, HELD_TICKET, HELD_STAMP, KEPT_EACH };
 
 #define BACKOFF_DOUBLINGS 5u
 #define ATTEMPT_DOUBLINGS 10u
 
 typedef struct voting {
     uint64_t clock, stamp;
-    uint64_t ticket; /* of my last attempt: incarnation and count */
+    uint64_t reserved; /* the clock of a later life begins here */
+    uint64_t ticket;   /* of my last attempt: incarnation and count */
     uint64_t begun_us;
-    uint16_t asking; /* an attempt is under way */
-    uint16_t late;   /* how many of this wait had to be given up because answers were missing */
-    uint32_t failed; /* attempts of this wait that were in vain */
-    uint32_t n, m;   /* replicas, votes needed */
-    uint32_t *home;  /* by replica: who coordinates */
-    uint32_t *place; /* by replica: index of my ballot for it, or NOBODY */
+    uint16_t asking;   /* an attempt is under way */
+    uint16_t late;     /* how many of this wait had to be given up because answers were missing */
+    uint32_t failed;   /* attempts of this wait that were in vain */
+    uint32_t abstains; /* has lost the memory of its votes */
+    uint32_t n, m;     /* replicas, votes needed */
+    uint32_t *home;    /* by replica: who coordinates */
+    uint32_t *place;   /* by replica: index of my ballot for it, or NOBODY */
     mare__ballot *ballot;
+    uint64_t *given;                    /* by replica: my last vote for it, as it is kept */
     mare__set asked, granted, answered; /* replicas, in this attempt */
     mare__set voted, refused;           /* … in the last one */
     uint64_t *vote;                     /* by replica: its last vote for me … */
@@ -75,10 +89,18 @@ typedef struct voting {
 static void handle(mare_coord *m, uint32_t from, uint32_t kind, uint64_t ticket, uint32_t replica,
                    uint64_t number, mare_coord_effects *fx);
 
+/* The clock is to move: what a later life begins with stays ahead of it. */
+static void reserve(voting *v)
+{
+    if (v->clock + 1 >= v->reserved)
+        v->reserved = v->clock + RESERVE;
+}
+
 static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kind, uint64_t ticket,
                 uint32_t replica, uint64_t number)
 {
     voting *v = m->state;
+    reserve(v);
     if (to == m->setup.self) {
         handle(m, to, kind, ticket, replica, number, fx);
         return;
@@ -90,6 +112,16 @@ static void say(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t kin
 
 /* As coordinator ----------------------------------------------------------------------------- */
 
+static void note_given(voting *v, uint32_t replica)
+{
+    const mare__ballot *b = &v->ballot[v->place[replica]];
+    uint64_t *given = v->given + (size_t)replica * KEPT_EACH;
+    given[VOTE] = b->vote;
+    given[HOLDER] = b->holder;
+    given[HELD_TICKET] = b->ticket[b->holder];
+    given[HELD_STAMP] = b->stamp[b->holder];
+}
+
 /* Gives the vote if it is free. Otherwise asks for it back when an older request waits; or tells
  * the holder of it once more, when somebody insists, for the RELEASE may have been lost. */
 static void serve(mare_coord *m, uint32_t replica, int insists, mare_coord_effects *fx)
@@ -99,6 +131,8 @@ static void serve(mare_coord *m, uint32_t replica, int insists, mare_coord_effec
     int given = mare__ballot_next(b, m->setup.capacity) != MARE_COORD_NOBODY;
     if (b->holder == MARE_COORD_NOBODY)
         return;
+    if (given)
+        note_given(v, replica);
     if (!given && mare__ballot_contested(b, m->setup.capacity))
         say(m, fx, b->holder, INQUIRE, b->ticket[b->holder], replica, b->vote);
     else if (given || insists)
@@ -110,7 +144,7 @@ static void on_request(mare_coord *m, uint32_t from, uint64_t ticket, uint32_t r
 {
     voting *v = m->state;
     mare__ballot *b = &v->ballot[v->place[replica]];
-    int news = mare__ballot_ask(b, from, ticket, stamp);
+    int news = v->abstains ? 0 : mare__ballot_ask(b, from, ticket, stamp);
     if (!news)
         return;
     if (b->holder == from) {
@@ -270,6 +304,7 @@ static void decide(mare_coord *m, int in_vain, mare_coord_effects *fx)
     if (!m->waiting || !v->asking)
         return;
     if (mare__set_count(v->granted, v->n) >= v->m) {
+        reserve(v);
         mare__grant(m, fx, ++v->clock * m->setup.capacity + m->setup.self);
     } else if (in_vain || (!mare__param(m, QUEUE) &&
                            mare__set_covered(v->asked, v->answered, v->answered, v->n))) {
@@ -294,6 +329,7 @@ static mare_coord_status receive(mare_coord *m, uint32_t from, const mare_coord_
     if ((for_coordinator ? m->setup.self : from) != v->home[replica])
         return MARE_COORD_REFUSED; /* not the coordinator of this replica */
     mare_coord_lamport_receive(&v->clock, msg->field[TIME]);
+    reserve(v);
     handle(m, from, msg->kind, ticket, (uint32_t)replica, msg->field[STAMP], fx);
     decide(m, 0, fx);
     return MARE_COORD_OK;
@@ -349,6 +385,47 @@ static void start(mare_coord *m, mare_coord_effects *fx)
         end_attempt(m, fx);
 }
 
+/* Keeping ------------------------------------------------------------------------------------ */
+
+static uint32_t kept(const mare_coord_setup *setup)
+{
+    return setup->param[LEASE] ? KEPT_HEAD + KEPT_EACH * mare__voting_replicas(setup) : 0;
+}
+
+static void keep(const mare_coord *m, uint64_t *out)
+{
+    const voting *v = m->state;
+    out[BOUND] = v->reserved;
+    out[ABSTAINS] = v->abstains;
+    for (uint32_t i = 0; i < KEPT_EACH * v->n; i++)
+        out[KEPT_HEAD + i] = v->given[i];
+}
+
+/* That a vote is over is not kept: its holder will say so. */
+static mare_coord_status recall(mare_coord *m, const uint64_t *in)
+{
+    voting *v = m->state;
+    if (in[BOUND] >= MARE__CLOCK_LIMIT || in[ABSTAINS] > 1)
+        return MARE_COORD_MALFORMED;
+    v->clock = v->reserved = in[BOUND];
+    v->abstains = (uint32_t)in[ABSTAINS];
+    for (uint32_t i = 0; i < v->n; i++) {
+        const uint64_t *given = in + KEPT_HEAD + (size_t)i * KEPT_EACH;
+        if (given[VOTE] == 0)
+            continue;
+        if (given[HOLDER] >= m->setup.capacity || given[HELD_STAMP] >= MARE__CLOCK_LIMIT ||
+            v->place[i] == MARE_COORD_NOBODY)
+            return MARE_COORD_MALFORMED;
+        mare__ballot *b = &v->ballot[v->place[i]];
+        b->vote = given[VOTE];
+        b->holder = (uint32_t)given[HOLDER];
+        b->ticket[b->holder] = given[HELD_TICKET];
+        b->stamp[b->holder] = given[HELD_STAMP];
+        note_given(v, i);
+    }
+    return MARE_COORD_OK;
+}
+
 /* Set-up ------------------------------------------------------------------------------------- */
 
 static void lay_out(voting *v, mare__block *block, const mare_coord_setup *setup)
@@ -362,6 +439,7 @@ static void lay_out(voting *v, mare__block *block, const mare_coord_setup *setup
     mare__set *const sets[] = {&v->asked, &v->granted, &v->answered, &v->voted, &v->refused};
     for (int i = 0; i < 5; i++)
         *sets[i] = mare__carve_set(block, n);
+    v->given = mare__carve_array(block, (size_t)n * KEPT_EACH, sizeof *v->given);
     for (uint32_t i = 0; i < n; i++)
         mine += mare__voting_home(setup, i) == setup->self;
     v->ballot = mare__carve_array(block, mine, sizeof *v->ballot);
@@ -386,6 +464,7 @@ static void init(mare_coord *m)
     lay_out(v, &(mare__block){m->state, sizeof *v}, &m->setup);
     v->m = mare__voting_votes(&m->setup);
     v->ticket = m->setup.incarnation << 32;
+    v->abstains = mare__param(m, LEASE) && !m->setup.founds;
     for (uint32_t i = 0; i < v->n; i++) {
         v->home[i] = mare__voting_home(&m->setup, i);
         v->place[i] = MARE_COORD_NOBODY;
@@ -445,8 +524,8 @@ static const mare_coord_param params[] = {
      4096},
     {"name", "of the resource: a number", 1, 0, INT64_MAX},
     {"queue", "1: the improvement for contention; 0: deny, and back off", 1, 0, 1},
-    {"backoff_us", "first random wait after an attempt in vain, at most", 10000, 1,
-     INT64_C(1) << 40},
+    {"backoff_us", "longest first random wait after a failed attempt", 10000, 1, INT64_C(1) << 40},
+    {"lease", "1: coordinators keep their votes on disk, and live under a lease", 0, 0, 1},
     {0},
 };
 
@@ -464,7 +543,8 @@ const mare_coord_algorithm mare_coord_voting = {
     .name = "voting",
     .title = "mutual exclusion by votes of replicated coordinators",
     .source = "Lin et al. 2004; Tanenbaum and Van Steen 6.3.3",
-    .assumes = "coordinators keep votes, or EM1 is a probability; who crashes returns in the end",
+    .assumes =
+        "coordinators keep votes, or EM1 is a probability; crashed members return in the end",
     .family = MARE_COORD_MUTEX,
     .tag = MARE__TAG_VOTING,
     .params = params,
@@ -483,4 +563,7 @@ const mare_coord_algorithm mare_coord_voting = {
     .timer = timer,
     .request = request,
     .look = look,
+    .kept = kept,
+    .keep = keep,
+    .recall = recall,
 };

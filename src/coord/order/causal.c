@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Causally ordered multicast by vector clocks: a message is delivered after all that its sender had
- * multicast or delivered before it. What is concurrent may be delivered in any order.
+ * multicast or delivered before it. Concurrent messages may be delivered in any order.
  *
  *     multicast: VC[i] + 1 ──▶ CAST with ts = VC ──▶ held back ──▶ deliver: VC = max(VC, ts)
  *

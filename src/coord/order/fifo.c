@@ -12,9 +12,9 @@
  * With `repair` = 0 nothing is lost: n−1 messages, and one acknowledgement from each for half a
  * window. With `repair` = 1 each is acknowledged to its sender, who sends it again until then.
  *
- * Assumes a fixed group in which nobody dies: who does so in the middle of a multicast may leave
- * some with the message and some without (views.c makes it all or none), and fills the window of
- * the others. Any delay, any order; with `repair` = 1 loss and repeated delivery. A multicast is
+ * Assumes a fixed group in which nobody dies. A death in the middle of a multicast may leave some
+ * with the message and some without (views.c makes it all or none), and fills the window of the
+ * others. Any delay, any order; with `repair` = 1 loss and repeated delivery. A multicast is
  * REFUSED when it is longer than `bytes`, or for `window` of them somebody may have no place. */
 
 #include "coord/order/reliable.h"

@@ -4,7 +4,7 @@
 /* What FIFO and causal multicast have in common: each multicast is a CAST with its number, to all.
  * With `repair` = 1 each is acknowledged to its sender, who sends it again until then. With
  * `repair` = 0 nothing is lost, and an ACK for each half window that was delivered says where there
- * is room: who has `window` multicasts for which somebody may have no place waits.
+ * is room: a sender with `window` multicasts for which somebody may have no place waits.
  *
  *     cast ──▶ CAST 7, to all ──▶ put in its place ──▶ ACK: I have all up to 7
  *                 ▲  not confirmed by somebody: once more, after `retry_us`

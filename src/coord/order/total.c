@@ -67,8 +67,8 @@ static void acknowledge(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint
     say(m, fx, to, &msg);
 }
 
-/* One more of `from` was delivered. What is not sent again must find a place: its sender is told
- * when there are that many more. */
+/* One more of `from` was delivered. A message that is not sent again must find a place: its sender
+ * is told when there are that many more. */
 static void free_place(mare_coord *m, mare_coord_effects *fx, uint32_t from)
 {
     const total *t = m->state;

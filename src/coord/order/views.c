@@ -26,14 +26,14 @@
  * lives, and even list it in the next view by a plan that it has not accepted. Such a member is
  * out: it lacks what the others delivered, or has delivered what they lack. It is told so, its
  * application too (OUTSIDE), and it comes back as another life. Nobody waits for what nobody will
- * say, for whoever is not in the latest view is called, again and again:
+ * say, because a member that is not in the latest view is called, again and again:
  *   - a new view is acknowledged to its leader, who calls those listed that it has not heard in it
  *     (WELCOME), and those that are up, not in it, and have not asked to be let in (OUT);
  *   - the others call the leader, if they have not heard it in the view: it may be the one that
  *     does not know.
- * Who is called and is in an earlier view goes on if it has accepted the plan of the next, and out
- * if not. What is said is true whenever it arrives: it names views, and the receiver knows which
- * one it is in.
+ * A member that is called and is in an earlier view goes on if it has accepted the plan of the
+ * next, and out if not. A message is true whenever it arrives: it names views, and the receiver
+ * knows which one it is in.
  *
  * Sources: Birman and Joseph (1987); Tanenbaum and Van Steen, "Distributed Systems", 8.4.3 (the
  * flush before a view; the six kinds of multicast by order and atomicity); Birman, Schiper and
@@ -211,7 +211,7 @@ static void on_hello(mare_coord *m, uint32_t from, uint64_t life, mare_coord_eff
     mare__views_consider(m, fx);
 }
 
-/* This is the view. Who is in an earlier one learns that it is over. */
+/* This is the view. A member in an earlier one learns that it is over. */
 static void on_welcome(mare_coord *m, uint32_t from, const mare_coord_message *msg,
                        mare_coord_effects *fx)
 {

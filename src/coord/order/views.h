@@ -85,7 +85,7 @@ void mare__views_say_group(mare_coord *m, mare_coord_effects *fx, const mare__se
 void mare__views_say_cast(mare_coord *m, mare_coord_effects *fx, uint32_t to, uint32_t of,
                           const mare__cast *cast);
 
-/* Who leads a change: the lowest member of the view that is not gone. */
+/* The member that leads a change: the lowest of the view that is not gone. */
 uint32_t mare__views_leader_of(const mare_coord *m);
 
 /* Begins a view with an empty slate. */

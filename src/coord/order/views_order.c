@@ -17,11 +17,11 @@
  *   - has said a time after its stamp, with nothing of its own from before missing here, and
  *   - has said that it has the message: so no survivor lacks what anybody delivered, the dead
  *     included, and all deliveries of a view are beginnings of one sequence.
- * Who waits asks (ASK) those it waits for, and each tells all that it has (TOLD). SEEN says how
- * many the sender has received, which others may not yet have delivered; so there are two windows
- * of places, the second for copies at the end of the view, when nothing is delivered to make place:
- * a multicast goes out when all have received the one `window` before, which none takes in unless
- * it has delivered the one `window` before that.
+ * A member that waits asks (ASK) those it waits for, and each tells all that it has (TOLD). SEEN
+ * says how many the sender has received, which others may not yet have delivered; so there are two
+ * windows of places, the second for copies at the end of the view, when nothing is delivered to
+ * make place: a multicast goes out when all have received the one `window` before, which none takes
+ * in unless it has delivered the one `window` before that.
  *
  * When the view ends all have the same messages, those up to the cut, and deliver the rest of them
  * in their order. In the causal order some may depend on what no survivor has, sent by one that is
@@ -164,7 +164,7 @@ static uint64_t deliver_of(mare_coord *m, mare_coord_effects *fx, uint32_t from,
     return v->casts.taken[from] - before;
 }
 
-/* One may set free another, of anybody. What is delivered is acknowledged, once for each sender. */
+/* One may set free another, of anybody. Deliveries are acknowledged, once for each sender. */
 static void deliver_causally(mare_coord *m, mare_coord_effects *fx)
 {
     views *v = m->state;

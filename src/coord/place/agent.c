@@ -9,7 +9,7 @@
  * A reply counts once, only for the probe that is under way, and only from the address that was
  * probed: nobody else can move the node. An answer that comes too late, when the next probe has
  * gone, is ignored. A peer that is silent MARE__AGENT_SILENT times in a row is forgotten, unless
- * the user named it. Who lies about its place is Vivaldi's concern. */
+ * the user named it. Vivaldi deals with peers that lie about their place. */
 
 #include "coord/place/agent.h"
 #include "coord/place/fit.h"
@@ -139,7 +139,8 @@ void mare__agent_add(struct mare__agent *agent, const uint8_t *address, int fixe
     memcpy(peer->address, address, MARE__AGENT_ADDRESS);
 }
 
-/* Who has been asked and has not answered since. Forgets those who are silent for too long. */
+/* The peers that have been asked and have not answered since. Forgets those who are silent for too
+ * long. */
 static void count_silence(struct mare__agent *agent, struct mare__agent_peer *peer)
 {
     peer->silent += peer->sent_ns != 0;

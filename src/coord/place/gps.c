@@ -300,7 +300,7 @@ static uint32_t find_roots(const struct gps *gps, struct candidate *root)
     return count;
 }
 
-/* Of the exact positions the one meant. */
+/* Which of the exact positions is meant. */
 static mare_coord_fix_end choose_root(struct gps *gps, struct candidate *root, uint32_t roots,
                                       struct candidate *best)
 {

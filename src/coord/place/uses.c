@@ -5,8 +5,8 @@
  *
  * Replicas are the k-median problem: greedy, then exchanges. For each client the nearest and the
  * second nearest chosen site are kept, so that an exchange is judged in one pass over the clients:
- * who loses its replica goes to the second or to the new one. A local optimum of single exchanges
- * is within five times of the best (Arya et al. 2001), and in practice close to it. */
+ * a client that loses its replica goes to the second or to the new one. A local optimum of single
+ * exchanges is within five times of the best (Arya et al. 2001), and in practice close to it. */
 
 #include "coord/place/fit.h"
 

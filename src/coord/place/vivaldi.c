@@ -182,7 +182,7 @@ static uint32_t find(const mare_coord_vivaldi *node, uint64_t peer)
     return i;
 }
 
-/* What is wrong is measured against this: the round trip, and a little for those that are near. */
+/* An error is measured against this: the round trip, and a little more for peers that are near. */
 static double scale_of(const mare_coord_vivaldi *node, double measured)
 {
     return measured + NEAR * node->usual;

@@ -11,7 +11,7 @@
  * death of the daemon ends in an election and the winner goes on.
  *
  * The mean is that of the largest set of clocks within `agree_us` of each other, the daemon's among
- * them or not: who is far from all others has a broken clock and is moved, but does not count.
+ * them or not: a clock far from all others is broken: it is moved, but does not count.
  *
  * Everybody's clock is a disciplined one (mare_time_clock): it is slewed and never goes back. What
  * TELL and MOVE speak of is where a clock is heading, without the part still to be slewed.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The mean of Berkeley's algorithm. Clocks in order, a window of width `agree` slides over them,
- * and the fullest one counts: who is far from most others has a broken clock. */
+ * and the fullest one counts: a clock far from most others is broken. */
 
 #include <mare/coord_time.h>
 

@@ -5,7 +5,7 @@
  *
  * The S-box is a table, so on a machine with a cache the time of a block depends a little on the
  * key. That matters to an attacker who shares the processor and can have thousands of packets
- * authenticated; who has such neighbours should not keep keys in this process. */
+ * authenticated. With such neighbours, keep no keys in this process. */
 
 #include <mare/coord_ntp.h>
 

@@ -15,8 +15,8 @@
  *
  * That hull gives the bound. (Marzullo takes the region that *most* intervals cover. It can be
  * narrower, and a liar that overlaps an edge can move it off the truth.) The region of most decides
- * who is believed: who does not reach it is an outlier. The others are thinned by the cluster
- * algorithm of RFC 5905, 11.2.2, and combined. */
+ * who is believed: a server that does not reach it is an outlier. The others are thinned by the
+ * cluster algorithm of RFC 5905, 11.2.2, and combined. */
 
 #include "coord/time/fixed.h"
 
@@ -170,7 +170,7 @@ static int64_t combine(const mare_ntp_estimate *e, uint32_t count, uint32_t surv
     return e[peer].time_ns + (weights ? sum / weights : 0);
 }
 
-/* Who knows nothing takes no part, and does not count when a majority is sought. */
+/* A server that knows nothing takes no part, and does not count when a majority is sought. */
 static uint32_t gather(const mare_ntp_estimate *from, uint32_t count, mare_ntp_estimate *to,
                        uint32_t *index)
 {

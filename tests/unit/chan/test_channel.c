@@ -194,6 +194,82 @@ static void a_ring_that_cannot_grow_refuses(void **state)
     mare_chan_unref(channel); // with a message inside
 }
 
+static void a_limit_can_be_lowered_and_raised_again_when_it_is_empty(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 4);
+    struct fake s;
+    int64_t number = 0;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(try_send(channel, i), MARE_OK);
+    assert_true(mare__chan_limit(channel, 2)); // what is there already stays
+    assert_int_equal(send(channel, &s, 3), MARE_FULL);
+    assert_false(mare__chan_limit(channel, 4));
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(s.woken, i > 1); // it has room when only one is left
+        assert_int_equal(try_receive(channel, &number), MARE_OK);
+        assert_int_equal(number, i);
+    }
+    assert_true(mare__chan_limit(channel, 100)); // but not above the capacity
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(try_send(channel, i), MARE_OK);
+    assert_int_equal(try_send(channel, 4), MARE_FULL);
+    mare_chan_unref(channel);
+}
+
+static void what_is_given_back_is_the_next_to_be_received(void **state)
+{
+    (void)state;
+    for (size_t capacity = 0; capacity <= 2; capacity += 2) {
+        mare_channel *channel = mare__chan_new(NULL, capacity);
+        mare_message message;
+        struct fake s;
+        int64_t number = 0;
+        for (size_t i = 0; i < capacity; i++)
+            assert_int_equal(try_send(channel, 2 + (int64_t)i), MARE_OK);
+        assert_int_equal(send(channel, &s, 2 + (int64_t)capacity), MARE_FULL);
+        for (int i = 0; i < 2; i++) {
+            put(&message, i);
+            mare__alloc_fail_after(capacity == 0 && i == 0 ? 1 : 0);
+            mare_err err = mare__chan_give_back(channel, &message, SIZE_MAX);
+            mare__alloc_fail_after(0);
+            if (err == MARE_NOMEM)
+                err = mare__chan_give_back(channel, &message, SIZE_MAX);
+            assert_int_equal(err, MARE_OK);
+        }
+        assert_true(mare_chan_close(channel) && s.woken); // it is not lost with those who wait
+        mare__message_clear(&s.message);
+        for (int i = 0; i < 2 + (int)capacity; i++) {
+            assert_int_equal(try_receive(channel, &number), MARE_OK);
+            assert_int_equal(number, i);
+        }
+        assert_int_equal(try_receive(channel, &number), MARE_CLOSED);
+        mare_chan_unref(channel);
+    }
+}
+
+static void what_is_given_back_has_so_many_bytes_at_most(void **state)
+{
+    (void)state;
+    mare_channel *channel = mare__chan_new(NULL, 0);
+    mare_message messages[4];
+    for (int i = 0; i < 4; i++) {
+        mare__message_init(&messages[i]);
+        assert_int_equal(mare_message_add_string(&messages[i], i < 3 ? "a long one" : "s"),
+                         MARE_OK);
+    }
+    size_t most = 2 * messages[0].length + messages[3].length;
+    assert_int_equal(mare__chan_give_back(channel, &messages[0], most), MARE_OK);
+    assert_int_equal(mare__chan_give_back(channel, &messages[1], most), MARE_OK);
+    assert_int_equal(mare__chan_give_back(channel, &messages[2], most), MARE_FULL);
+    assert_false(mare__message_empty(&messages[2])); // it is still the caller's
+    assert_int_equal(mare__chan_give_back(channel, &messages[3], most), MARE_OK);
+    assert_int_equal(mare__chan_receive(channel, &messages[0], NULL), MARE_OK);
+    assert_int_equal(mare__chan_give_back(channel, &messages[2], most), MARE_OK);
+    mare__message_clear(&messages[0]);
+    mare_chan_unref(channel);
+}
+
 // ---- Close --------------------------------------------------------------------------------------
 
 static void closing_tells_everybody_who_waits(void **state)
@@ -413,6 +489,62 @@ static void a_ring_grows_under_several_senders(void **state)
     mare_chan_unref(channel);
 }
 
+// Several threads give back to a channel of no capacity, whose ring each of them may be growing.
+enum { ROUNDS = 2000, GIVEN = 5 };
+
+struct giver {
+    mare_channel **channel;
+    pthread_barrier_t *round;
+    bool failed;
+};
+
+static void *give_back_each(void *argument)
+{
+    struct giver *giver = argument;
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(giver->round);
+        for (int64_t n = 0; n < GIVEN; n++) {
+            mare_message message;
+            put(&message, n);
+            giver->failed |= mare__chan_give_back(*giver->channel, &message, SIZE_MAX) != MARE_OK;
+        }
+        pthread_barrier_wait(giver->round);
+    }
+    return NULL;
+}
+
+static void a_ring_grows_under_several_who_give_back(void **state)
+{
+    (void)state;
+    mare_channel *channel = NULL;
+    pthread_barrier_t round;
+    pthread_t threads[SENDERS];
+    struct giver givers[SENDERS];
+    pthread_barrier_init(&round, NULL, SENDERS + 1);
+    for (int i = 0; i < SENDERS; i++) {
+        givers[i] = (struct giver){&channel, &round, false};
+        assert_int_equal(pthread_create(&threads[i], NULL, give_back_each, &givers[i]), 0);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t number = 0, sum = 0;
+        channel = mare__chan_new(NULL, 0);
+        pthread_barrier_wait(&round);
+        pthread_barrier_wait(&round);
+        for (int n = 0; n < SENDERS * GIVEN; n++) {
+            assert_int_equal(try_receive(channel, &number), MARE_OK);
+            sum += number;
+        }
+        assert_int_equal(sum, SENDERS * GIVEN * (GIVEN - 1) / 2);
+        assert_int_equal(try_receive(channel, &number), MARE_EMPTY);
+        mare_chan_unref(channel);
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_false(givers[i].failed);
+    }
+    pthread_barrier_destroy(&round);
+}
+
 // ---- Without a wake -----------------------------------------------------------------------------
 
 static void quiet_ones_leave_the_wake_to_the_caller(void **state)
@@ -455,14 +587,14 @@ enum { FAKES = 24 };
 
 struct model {
     mare_channel *channel;
-    size_t capacity;
+    size_t capacity, limit;
     bool closed;
     struct fake fakes[FAKES];
     enum { FREE, SENDS, RECEIVES } role[FAKES];
     int64_t number[FAKES];                                              // what it sends
     int senders[FAKES], sender_count, receivers[FAKES], receiver_count; // who waits, in order
-    int64_t buffer[64];
-    size_t buffered;
+    int64_t buffer[96];
+    size_t buffered, back; // the first of them were given back
     int64_t next;
 };
 
@@ -488,7 +620,7 @@ static void model_send(struct model *m, int who, bool wait)
         assert_int_equal(r->woken, 1);
         m->role[m->receivers[0]] = FREE;
         drop_first(m->receivers, &m->receiver_count);
-    } else if (m->buffered < m->capacity) {
+    } else if (m->buffered < m->limit) {
         assert_int_equal(err, MARE_OK);
         m->buffer[m->buffered++] = number;
     } else {
@@ -517,7 +649,7 @@ static void model_receive(struct model *m, int who, bool wait)
         return;
     }
     assert_int_equal(err, MARE_OK);
-    if (m->sender_count > 0) {
+    if (m->sender_count > 0 && (m->buffered == 0 || m->buffered - 1 < m->limit)) {
         int sender = m->senders[0];
         drop_first(m->senders, &m->sender_count);
         assert_int_equal(m->fakes[sender].woken, 1);
@@ -526,6 +658,30 @@ static void model_receive(struct model *m, int who, bool wait)
     }
     assert_int_equal(take(&f->wait.message), m->buffer[0]);
     memmove(m->buffer, m->buffer + 1, --m->buffered * sizeof *m->buffer);
+    m->back -= m->back > 0;
+}
+
+static void model_give_back(struct model *m)
+{
+    int64_t number = m->next++;
+    mare_message message;
+    put(&message, number);
+    mare_err err = mare__chan_give_back(m->channel, &message, SIZE_MAX);
+    if (m->receiver_count > 0) {
+        assert_int_equal(err, MARE_OK);
+        struct fake *r = &m->fakes[m->receivers[0]];
+        assert_int_equal(take(&r->wait.message), number);
+        m->role[m->receivers[0]] = FREE;
+        drop_first(m->receivers, &m->receiver_count);
+    } else if (m->back == MARE__CHAN_BACK) {
+        assert_int_equal(err, MARE_FULL);
+        mare__message_clear(&message);
+    } else {
+        assert_int_equal(err, MARE_OK);
+        memmove(m->buffer + m->back + 1, m->buffer + m->back,
+                (m->buffered++ - m->back) * sizeof *m->buffer);
+        m->buffer[m->back++] = number;
+    }
 }
 
 static void model_give_up(struct model *m, int who)
@@ -558,20 +714,33 @@ static void model_close(struct model *m)
     m->sender_count = m->receiver_count = 0;
 }
 
+static void model_limit(struct model *m, size_t limit)
+{
+    bool can = limit <= m->limit || m->buffered == 0;
+    assert_int_equal(mare__chan_limit(m->channel, limit), can);
+    if (can)
+        m->limit = limit < m->capacity ? limit : m->capacity;
+}
+
 static void random_operations_agree_with_a_model(void **state)
 {
     (void)state;
     uint64_t random = unit_seed();
     for (int round = 0; round < 300; round++) {
         struct model *m = calloc(1, sizeof *m);
-        m->capacity = unit_random(&random) % 12;
+        m->capacity = m->limit = unit_random(&random) % 12;
         m->channel = mare__chan_new(NULL, m->capacity);
         unsigned bias = 1 + unit_random(&random) % 9; // of ten, how many send
+        bool gives = unit_random(&random) % 3 == 0;
         for (int step = 0; step < 300; step++) {
             int who = (int)(unit_random(&random) % FAKES);
             uint64_t r = unit_random(&random);
             if (r % 1000 < 2)
                 model_close(m);
+            else if (r % 1000 < 52 && m->capacity > 0)
+                model_limit(m, 1 + unit_random(&random) % 12);
+            else if (gives && r % 1000 > 600)
+                model_give_back(m);
             else if (m->role[who] != FREE) {
                 if (r % 4 == 0)
                     model_give_up(m, who);
@@ -584,7 +753,7 @@ static void random_operations_agree_with_a_model(void **state)
             assert_int_equal(mare__list_empty(&m->channel->receivers), m->receiver_count == 0);
             // The hint for those who look without the lock says what is possible now.
             assert_int_equal(mare__can(m->channel, MARE__CAN_SEND),
-                             m->closed || m->buffered < m->capacity || m->receiver_count > 0);
+                             m->closed || m->buffered < m->limit || m->receiver_count > 0);
             assert_int_equal(mare__can(m->channel, MARE__CAN_RECEIVE),
                              m->closed || m->buffered > 0 || m->sender_count > 0);
         }
@@ -601,9 +770,13 @@ UNIT_TESTS(CASE(a_waiting_receiver_is_given_the_message),
            CASE(those_who_do_not_wait_leave_no_trace), CASE(the_first_in_line_is_served_first),
            CASE(who_has_given_up_is_passed_over), CASE(a_buffer_holds_its_capacity),
            CASE(waiting_senders_move_up), CASE(a_ring_that_cannot_grow_refuses),
+           CASE(a_limit_can_be_lowered_and_raised_again_when_it_is_empty),
+           CASE(what_is_given_back_is_the_next_to_be_received),
+           CASE(what_is_given_back_has_so_many_bytes_at_most),
            CASE(closing_tells_everybody_who_waits), CASE(what_was_buffered_can_still_be_received),
            CASE(a_posted_message_waits_by_itself), CASE(posted_messages_end_with_the_channel),
            CASE(posting_needs_no_memory),
            CASE(whole_channels_and_those_with_one_place_need_no_memory),
-           CASE(a_ring_grows_under_several_senders), CASE(quiet_ones_leave_the_wake_to_the_caller),
+           CASE(a_ring_grows_under_several_senders), CASE(a_ring_grows_under_several_who_give_back),
+           CASE(quiet_ones_leave_the_wake_to_the_caller),
            CASE(random_operations_agree_with_a_model))

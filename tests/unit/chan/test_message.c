@@ -326,6 +326,73 @@ static void a_peer_cannot_make_references(void **state)
     }
 }
 
+static struct mare__object *resolve_last(void *context, const uint8_t *payload)
+{
+    (void)payload;
+    return context ? mare__ref(context) : NULL;
+}
+
+// A block with these bytes behind the room that a message needs before them.
+static void *block_of(const char *bytes, size_t length)
+{
+    uint8_t *block = mare__alloc(MARE__MESSAGE_RESERVE + length);
+    assert_non_null(block);
+    memcpy(block + MARE__MESSAGE_RESERVE, bytes, length);
+    return block;
+}
+
+static void an_adopted_block_is_not_copied(void **state)
+{
+    (void)state;
+    const char bytes[] = "\xa3one\xc9\0\0\0\x0c\x09????????????\x02"; // with a reference
+    size_t length = sizeof bytes - 1;
+    mare_message message;
+    mare__message_init(&message);
+    void *block = block_of(bytes, length), *own = block;
+    assert_int_equal(mare__message_adopt_with(&message, &block, length, MARE__TRUST_PEER,
+                                              resolve_last, &objects[0]),
+                     MARE_OK);
+    assert_null(block);
+    assert_ptr_equal(mare__message_data(&message), (uint8_t *)own + MARE__MESSAGE_RESERVE);
+    assert_int_equal(message.length, length);
+    assert_int_equal(message.count, 3);
+    assert_int_equal(message.trust, MARE__TRUST_PEER);
+    assert_chain(&message, (int[]){0, -1});
+    assert_int_equal(references(0), 2);
+    for (int i = 0; i < 100; i++) // it grows as others do
+        append_string(&message, "another", 7);
+    assert_memory_equal(mare__message_data(&message), "\xa3one", 4);
+    assert_chain(&message, (int[]){0, -1});
+    mare__message_clear(&message);
+    assert_int_equal(references(0), 1);
+}
+
+static void what_cannot_be_adopted_stays_the_callers(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"\xd4\x7f\x01", "\x92\x01", "\xa5x"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mare_message message;
+        mare__message_init(&message);
+        void *block = block_of(bad[i], strlen(bad[i]));
+        assert_int_equal(mare__message_adopt_with(&message, &block, strlen(bad[i]),
+                                                  MARE__TRUST_PEER, NULL, NULL),
+                         MARE_BADMSG);
+        assert_non_null(block);
+        assert_true(mare__message_empty(&message));
+        mare__free(block);
+    }
+    // A reference to nothing is found too late for that: all of it is given back.
+    mare_message message;
+    mare__message_init(&message);
+    void *block = block_of("\xc7\x0c\x09????????????", 15);
+    assert_int_equal(
+        mare__message_adopt_with(&message, &block, 15, MARE__TRUST_PEER, resolve_last, NULL),
+        MARE_BADMSG);
+    assert_null(block);
+    assert_true(mare__message_empty(&message));
+}
+
 static void joining_ties_both_chains(void **state)
 {
     (void)state;
@@ -532,7 +599,8 @@ UNIT_TESTS(CASE(a_new_message_is_empty), CASE(small_ones_need_no_memory),
            CASE(a_reference_that_finds_no_memory_is_not_taken),
            CASE(shifting_moves_only_what_lies_behind), CASE(a_copy_has_references_of_its_own),
            CASE(a_copy_that_finds_no_memory_takes_nothing), CASE(what_was_appended_is_taken_back),
-           CASE(a_peer_cannot_make_references), CASE(joining_ties_both_chains),
+           CASE(a_peer_cannot_make_references), CASE(an_adopted_block_is_not_copied),
+           CASE(what_cannot_be_adopted_stays_the_callers), CASE(joining_ties_both_chains),
            CASE(every_type_comes_back), CASE(adding_without_memory_changes_nothing),
            CASE(bytes_are_parsed_and_given_back), CASE(no_bytes_are_an_empty_message),
            CASE(malformed_bytes_are_refused), CASE(an_ext_from_outside_is_refused),

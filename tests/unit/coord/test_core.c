@@ -560,6 +560,40 @@ static void counts_belong_to_one_life(void **state)
     assert_int_equal(mare__epoch_count(8, 0), 9);
 }
 
+/* How long the wait for the end of the election that is called now is. */
+static uint64_t patience_of(bench *b)
+{
+    enum { PATIENCE = 0 };
+    assert_int_equal(give(b, MARE_COORD_ELECT, 0, 0), MARE_COORD_OK);
+    for (uint32_t i = 0; i < b->effects.count; i++) {
+        const mare_coord_effect *effect = &b->effects.list[i];
+        if (effect->kind == MARE_COORD_SET_TIMER && effect->timer == PATIENCE)
+            return effect->number;
+    }
+    return 0;
+}
+
+/* A round of a ring has taken long: the next one is waited for at least twice as long. */
+static void a_slow_ring_is_kept_in_mind(void **state)
+{
+    (void)state;
+    enum { COORDINATOR = 1, LONG_US = 10000000 };
+    bench b;
+    uint8_t bytes[64], list[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1}; /* both, in their first lives */
+    mare_coord_message closed = {
+        .kind = COORDINATOR, .field = {2, 1}, .tail = list, .tail_length = sizeof list};
+    begin(&b, "ring", 2, 0);
+    uint64_t first_us = patience_of(&b);
+    assert_in_range(first_us, 1, LONG_US);
+    mare_coord_event event = {
+        .kind = MARE_COORD_MESSAGE, .peer = 1, .now_us = 1000 + LONG_US, .data = bytes};
+    event.length = mare_coord_encode(b.setup.algorithm, &closed, bytes, sizeof bytes);
+    assert_int_equal(mare_coord_step(b.machine, &event, &b.effects), MARE_COORD_OK);
+    assert_true(has_effect(&b, MARE_COORD_ELECTED));
+    assert_true(patience_of(&b) >= UINT64_C(2) * LONG_US);
+    tear_down(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +618,7 @@ int main(void)
         cmocka_unit_test(the_table_is_complete),
         cmocka_unit_test(costs_are_in_order),
         cmocka_unit_test(counts_belong_to_one_life),
+        cmocka_unit_test(a_slow_ring_is_kept_in_mind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

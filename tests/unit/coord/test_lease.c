@@ -130,6 +130,31 @@ static void who_has_lost_it_begins_another_number(void **state)
     assert_true(epoch_of(&w, 0) > first);
 }
 
+// Also a term that is no number of milliseconds: whose clock is slow by d counts no more than what
+// a term is by one that is fast by d, (1 - d) / (1 + d) of it, which is more than 1 - 2d.
+static void no_part_of_a_term_is_forgotten(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t term_us, drift_ppm;
+    } cases[] = {{199999, 400000}, {200999, 300000}, {1999, 400000}, {100, 400000}, {3000999, 999}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        world w = {0};
+        mare_coord_setup setup;
+        uint64_t until_us;
+        mare_coord_setup_init(&setup, &mare__lease, 1);
+        mare_coord_setup_set(&setup, "lease_us", cases[i].term_us);
+        mare_coord_setup_set(&setup, "beat_us", 10);
+        mare_coord_setup_set(&setup, "drift_ppm", cases[i].drift_ppm);
+        setup.founds = 1;
+        w.member[0] = mare_coord_init(w.memory[0], sizeof w.memory[0], &setup);
+        step(&w, 0, (mare_coord_event){.kind = MARE_COORD_START, .now_us = 1});
+        assert_true(mare__lease_epoch(w.member[0], &until_us));
+        int64_t sure_us = cases[i].term_us * (1000000 - 2 * cases[i].drift_ppm) / 1000000;
+        assert_true(until_us <= 1 + (uint64_t)sure_us);
+    }
+}
+
 static void it_is_shorter_by_the_drift_of_both_clocks(void **state)
 {
     world w;
@@ -322,6 +347,7 @@ static void to_begin_another_epoch_is_not_to_be_silent(void **state)
 
 UNIT_TESTS(cmocka_unit_test(who_has_lost_it_begins_another_number),
            cmocka_unit_test(it_is_shorter_by_the_drift_of_both_clocks),
+           cmocka_unit_test(no_part_of_a_term_is_forgotten),
            cmocka_unit_test(who_does_not_get_it_in_time_begins_another_number),
            cmocka_unit_test(what_is_of_an_older_epoch_is_not_listened_to),
            cmocka_unit_test(a_newer_epoch_says_that_the_older_is_over),

@@ -2,6 +2,7 @@
 // The scheduler for C programs: steps, loops and their ends, objects, and sources that come and go
 // meanwhile.
 #include <mare/events.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -393,6 +394,104 @@ static void sources_go_while_events_come(void **state)
     close_log(log);
 }
 
+static void send(mare_channel *channel, int64_t number)
+{
+    mare_message *message = run_message();
+    assert_int_equal(mare_message_add_integer(message, number), MARE_OK);
+    assert_int_equal(mare_chan_send(channel, message), MARE_OK);
+    mare_message_destroy(message);
+}
+
+static void note_the_end(void *user, mare_message *event)
+{
+    struct log *log = user;
+    log->seen[log->count++] = event ? number_of(event) : -7;
+}
+
+static mare_err step_now(struct log *log)
+{
+    return mare_scheduler_step(log->scheduler, 0);
+}
+
+static void the_messages_of_a_channel_are_handled_and_so_is_its_end(void **state)
+{
+    struct log *log = open_log();
+    mare_channel *channel, *other;
+    uint64_t id;
+    (void)state;
+    assert_int_equal(mare_chan_create(log->runtime, 4, NULL, &channel), MARE_OK);
+    assert_int_equal(mare_chan_create(log->runtime, 4, NULL, &other), MARE_OK);
+    send(channel, 1); // before anybody handles it
+    assert_int_equal(
+        mare_scheduler_register_channel(log->scheduler, channel, note_the_end, log, &id), MARE_OK);
+    send(channel, 2);
+    mare_chan_close(channel);
+    mare_scheduler_loop(log->scheduler); // until nothing is left to wait for
+    assert_seen(log, 3, (int64_t[]){1, 2, -7});
+    assert_false(mare_scheduler_remove_source(log->scheduler, id));
+    assert_int_equal(mare_scheduler_register_channel(log->scheduler, other, note_the_end, log, &id),
+                     MARE_OK);
+    assert_true(mare_scheduler_remove_source(log->scheduler, id));
+    mare_chan_close(other); // of this end nobody wants to know
+    assert_int_equal(mare_scheduler_step(log->scheduler, run_soon(log->runtime)), MARE_EMPTY);
+    assert_int_equal(log->count, 3);
+    mare_chan_unref(channel);
+    mare_chan_unref(other);
+    close_log(log);
+}
+
+static bool can_be_read(int descriptor, int timeout_ms)
+{
+    struct pollfd look = {.fd = descriptor, .events = POLLIN};
+    return poll(&look, 1, timeout_ms) == 1 && look.revents == POLLIN;
+}
+
+static void a_descriptor_can_be_read_while_a_handler_is_ready(void **state)
+{
+    enum { LONG_MS = 60000 };
+    struct log *log = open_log();
+    mare_channel *channel;
+    int descriptor, again;
+    (void)state;
+    assert_int_equal(mare_chan_create(log->runtime, 4, NULL, &channel), MARE_OK);
+    assert_int_equal(
+        mare_scheduler_register_channel(log->scheduler, channel, note_the_end, log, NULL), MARE_OK);
+    assert_int_equal(mare_scheduler_descriptor(log->scheduler, &descriptor), MARE_OK);
+    assert_int_equal(mare_scheduler_descriptor(log->scheduler, &again), MARE_OK);
+    assert_int_equal(again, descriptor);
+    assert_false(can_be_read(descriptor, 0));
+    for (int i = 0; i < 3; i++) {
+        send(channel, i);
+        assert_true(can_be_read(descriptor, LONG_MS));
+        assert_true(can_be_read(descriptor, 0)); // until it is handled
+        assert_int_equal(step_now(log), MARE_OK);
+        assert_false(can_be_read(descriptor, 0));
+        assert_int_equal(step_now(log), MARE_TIMEOUT);
+    }
+    mare_chan_close(channel);
+    assert_true(can_be_read(descriptor, LONG_MS));
+    assert_int_equal(step_now(log), MARE_OK);
+    assert_seen(log, 4, (int64_t[]){0, 1, 2, -7});
+    mare_chan_unref(channel);
+    close_log(log);
+}
+
+static void a_descriptor_that_comes_late_knows_what_is_ready(void **state)
+{
+    struct log *log = open_log();
+    uint64_t id;
+    int descriptor;
+    (void)state;
+    assert_int_equal(mare_scheduler_create_object(log->scheduler, note_the_end, log, NULL, &id),
+                     MARE_OK);
+    assert_true(mare_scheduler_make_ready(log->scheduler, id));
+    assert_int_equal(mare_scheduler_descriptor(log->scheduler, &descriptor), MARE_OK);
+    assert_true(can_be_read(descriptor, 0));
+    assert_int_equal(step_now(log), MARE_OK);
+    assert_false(can_be_read(descriptor, 0));
+    close_log(log);
+}
+
 static void without_memory_nothing_is_registered(void **state)
 {
     (void)state;
@@ -424,4 +523,7 @@ UNIT_TESTS(cmocka_unit_test(a_step_handles_one_event_at_the_most),
            cmocka_unit_test(the_observer_names_the_sources_that_are_ready),
            cmocka_unit_test(thousands_of_sources_told_by_several_threads),
            cmocka_unit_test(sources_go_while_events_come),
+           cmocka_unit_test(the_messages_of_a_channel_are_handled_and_so_is_its_end),
+           cmocka_unit_test(a_descriptor_can_be_read_while_a_handler_is_ready),
+           cmocka_unit_test(a_descriptor_that_comes_late_knows_what_is_ready),
            cmocka_unit_test(without_memory_nothing_is_registered))

@@ -19,12 +19,16 @@ struct bank {
 };
 
 static const char *const names[] = {"ebb", "flow", NULL};
+static const char *const algorithms[] = {"majority", "x=central", NULL};
 
 static mare_group_options options_of(const struct bank *bank, int i, char *folder, size_t room)
 {
     snprintf(folder, room, "%s/%s", bank->folder, names[i]);
-    return (mare_group_options){
-        .name = "bank", .members = names, .folder = folder, .lease_ms = LEASE_MS};
+    return (mare_group_options){.name = "bank",
+                                .members = names,
+                                .folder = folder,
+                                .lease_ms = LEASE_MS,
+                                .algorithm = algorithms};
 }
 
 // ---- Functions that the program offers ----------------------------------------------------------
@@ -176,10 +180,11 @@ static void one_leads_and_the_other_knows(void **state)
     mare_election *stands, *watches;
     mare_runtime *ebb = bank->node[0], *flow = bank->node[1];
     assert_int_equal(
-        mare_group_election(flow, "bank", "cashier", false, run_soon(flow), &watches, NULL),
+        mare_group_election(flow, "bank", "cashier", NULL, 0, run_soon(flow), &watches, NULL),
         MARE_OK);
     assert_int_equal(
-        mare_group_election(ebb, "bank", "cashier", true, run_soon(ebb), &stands, NULL), MARE_OK);
+        mare_group_election(ebb, "bank", "cashier", "bully", 0, run_soon(ebb), &stands, NULL),
+        MARE_OK);
     mare_value value;
     mare_message *news;
     do { // nobody is known at first
@@ -300,6 +305,115 @@ static void members_are_told(void **state)
     assert_null(members);
 }
 
+// Kills what is behind an object, as any Lua process of the program can.
+static void kill_behind(void *object)
+{
+    struct {
+        mare_runtime *runtime;
+        mare_process *process;
+    } part; // what each object begins with
+    memcpy(&part, object, sizeof part);
+    assert_true(mare_process_kill(part.process));
+}
+
+struct asking {
+    pthread_t thread;
+    mare_replica *replica;
+    mare_message *value;
+    mare_err err;
+};
+
+static void *apply_for_ever(void *argument)
+{
+    struct asking *asking = argument;
+    asking->err = mare_replica_apply(asking->replica, asking->value, MARE_FOREVER, NULL, NULL);
+    return NULL;
+}
+
+// Nobody else opens the replica, so there is no majority for it: who applies waits, as long as it
+// likes.
+static void what_was_killed_is_not_waited_for(void **state)
+{
+    struct bank *bank = *state;
+    mare_runtime *ebb = bank->node[0];
+    mare_lock *lock, *other;
+    uint64_t fence;
+    struct asking asking = {.value = integer(1)};
+    assert_int_equal(mare_group_replica(ebb, "bank", "alone", asking.value, "sums", "add",
+                                        run_soon(ebb), &asking.replica, NULL),
+                     MARE_OK);
+    assert_int_equal(pthread_create(&asking.thread, NULL, apply_for_ever, &asking), 0);
+    kill_behind(asking.replica);
+    assert_int_equal(pthread_join(asking.thread, NULL), 0);
+    assert_int_equal(asking.err, MARE_DIED);
+    mare_replica_leave(asking.replica);
+    mare_message_destroy(asking.value);
+
+    assert_int_equal(mare_group_lock(ebb, "bank", "x", run_soon(ebb), &lock, NULL), MARE_OK);
+    kill_behind(lock);
+    assert_int_equal(mare_lock_fence(lock, MARE_FOREVER, &fence, NULL), MARE_DIED);
+    assert_int_equal(mare_group_lock(ebb, "bank", "x", run_soon(ebb), &other, NULL), MARE_OK);
+    mare_lock_release(other); // it was given back
+    mare_lock_release(lock);
+}
+
+struct coming {
+    pthread_t thread;
+    mare_runtime *runtime;
+    mare_group_options options;
+    mare_err err;
+};
+
+static void *come(void *argument)
+{
+    struct coming *coming = argument;
+    coming->err = mare_group_join(coming->runtime, &coming->options, NULL);
+    return NULL;
+}
+
+static void members_come_and_go(void **state)
+{
+    struct bank *bank = *state;
+    mare_runtime *ebb = bank->node[0];
+    char folder[128], *address = NULL, *error = NULL;
+    mare_message *members;
+    mare_node_options node = {.name = "reef", .silence_ms = LEASE_MS, .listen = "127.0.0.1:0"};
+    struct coming coming = {.runtime = run_start(2)};
+    mare_lock *lock;
+    assert_int_equal(mare_group_lock(ebb, "bank", "x", run_soon(ebb), &lock, NULL), MARE_OK);
+    mare_lock_release(lock); // it has a lease now
+    assert_int_equal(mare_group_add(ebb, "none", "reef", run_soon(ebb), NULL), MARE_NONAME);
+    assert_int_equal(mare_group_add(ebb, "bank", "Reef", run_soon(ebb), &error), MARE_INVALID);
+    assert_non_null(error);
+    free(error);
+    assert_int_equal(mare_group_add(ebb, "bank", NULL, run_soon(ebb), NULL), MARE_INVALID);
+    assert_int_equal(mare_group_add(ebb, "bank", "reef", mare_deadline_ms(ebb, 20), &error),
+                     MARE_TIMEOUT);
+    assert_non_null(strstr(error, "newcomer")); // it has not come
+    free(error);
+    assert_int_equal(mare_node_start(coming.runtime, &node, &address, NULL), MARE_OK);
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(
+            mare_node_connect(bank->node[i], address, run_soon(bank->node[i]), NULL, NULL),
+            MARE_OK);
+    coming.options = options_of(bank, 0, folder, sizeof folder);
+    strcat(folder, "-reef");
+    coming.options.newcomer = true;
+    coming.options.timeout_ms = 1;
+    assert_int_equal(mare_group_join(coming.runtime, &coming.options, NULL), MARE_TIMEOUT);
+    coming.options.timeout_ms = LEASE_MS;
+    assert_int_equal(pthread_create(&coming.thread, NULL, come, &coming), 0);
+    assert_int_equal(mare_group_add(ebb, "bank", "reef", run_soon(ebb), NULL), MARE_OK);
+    assert_int_equal(pthread_join(coming.thread, NULL), 0);
+    assert_int_equal(coming.err, MARE_OK);
+    assert_int_equal(mare_group_members(ebb, "bank", &members, NULL), MARE_OK);
+    assert_int_equal(mare_message_count(members), 2 * (NODES + 1));
+    expect_text(members, 4, "reef");
+    mare_message_destroy(members);
+    free(address);
+    mare_stop(coming.runtime);
+}
+
 static void what_cannot_be_is_refused_in_words(void **state)
 {
     struct bank *bank = *state;
@@ -313,6 +427,12 @@ static void what_cannot_be_is_refused_in_words(void **state)
     assert_int_equal(mare_group_join(ebb, &options, &error), MARE_INVALID);
     assert_non_null(strstr(error, "bad argument"));
     free(error);
+    options.name = "other";
+    options.voters = (const char *const[]){"nobody", NULL};
+    assert_int_equal(mare_group_found(ebb, &options, &error), MARE_INVALID);
+    assert_non_null(strstr(error, "'nobody' is not among the members"));
+    free(error);
+    options.voters = NULL;
     options.name = NULL;
     assert_int_equal(mare_group_found(ebb, &options, NULL), MARE_INVALID);
     assert_int_equal(mare_group_lock(ebb, "bank", "", run_soon(ebb), &lock, NULL), MARE_INVALID);
@@ -327,4 +447,5 @@ static void what_cannot_be_is_refused_in_words(void **state)
 UNIT_TESTS(WITH_GROUP(a_lock_is_had_by_one_at_a_time), WITH_GROUP(a_lost_lock_says_so),
            WITH_GROUP(one_leads_and_the_other_knows), WITH_GROUP(all_are_delivered_the_same),
            WITH_GROUP(a_replica_is_changed_by_a_function_in_c), WITH_GROUP(members_are_told),
+           WITH_GROUP(members_come_and_go), WITH_GROUP(what_was_killed_is_not_waited_for),
            WITH_GROUP(what_cannot_be_is_refused_in_words))

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "platform/lock.h"
@@ -176,6 +178,98 @@ static void a_lock_has_one_holder(void **state)
     assert_int_equal(guarded.counter, LOCKERS * EACH);
 }
 
+static void asks_for_memory(void)
+{
+    mare__free(mare__alloc(1));
+}
+
+static void gives_memory_back(void)
+{
+    mare__free(NULL);
+}
+
+static void wakes(void)
+{
+    struct mare__parker parker = {0};
+    mare__unpark(&parker);
+}
+
+static void sleeps(void)
+{
+    struct mare__parker parker = {0};
+    mare__park(&parker, 0);
+}
+
+static void *nothing(void *argument)
+{
+    return argument;
+}
+
+static void starts_a_thread(void)
+{
+    pthread_t thread;
+    if (mare__thread_start(&thread, "test", nothing, NULL) == 0)
+        pthread_join(thread, NULL);
+}
+
+static void reaches_all_threads(void)
+{
+    mare__barrier_everywhere();
+}
+
+// The signal that a child of ours dies of which does something, or 0.
+static int dies_of(void (*act)(void), bool holds_a_lock)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        mare__lock lock = {0};
+        signal(SIGABRT, SIG_DFL);
+        close(STDERR_FILENO); // it says why
+        if (holds_a_lock)
+            mare__lock_acquire(&lock);
+        act();
+        if (holds_a_lock)
+            mare__lock_release(&lock);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void who_holds_a_spinlock_does_nothing_that_takes_long(void **state)
+{
+    (void)state;
+    static void (*const acts[])(void) = {asks_for_memory, gives_memory_back, wakes,
+                                         sleeps,          starts_a_thread,   reaches_all_threads};
+    if (!MARE__COUNT_LOCKS)
+        skip(); // only some builds look
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        assert_int_equal(dies_of(acts[i], true), SIGABRT);
+        assert_int_equal(dies_of(acts[i], false), 0);
+    }
+}
+
+static void wakes_for_a_signal(int number)
+{
+    (void)number;
+    wakes();
+}
+
+static void is_interrupted(void)
+{
+    mare__signals_take(wakes_for_a_signal);
+    raise(SIGINT);
+}
+
+// The tick's handler does the same: every test of preemption shows it.
+static void a_signal_may_wake_a_thread_whatever_it_interrupts(void **state)
+{
+    (void)state;
+    assert_int_equal(dies_of(is_interrupted, true), 0);
+}
+
 // ---- Tick ---------------------------------------------------------------------------------------
 
 struct ticker {
@@ -283,5 +377,7 @@ UNIT_TESTS(cmocka_unit_test(the_clock_does_not_go_back),
            cmocka_unit_test(a_wake_that_comes_first_is_kept),
            cmocka_unit_test(a_deadline_ends_the_sleep), cmocka_unit_test(wakes_are_not_lost),
            cmocka_unit_test(a_deadline_and_a_wake_at_once), cmocka_unit_test(a_lock_has_one_holder),
+           cmocka_unit_test(who_holds_a_spinlock_does_nothing_that_takes_long),
+           cmocka_unit_test(a_signal_may_wake_a_thread_whatever_it_interrupts),
            cmocka_unit_test(ticks_come_to_the_thread_that_asked),
            cmocka_unit_test(a_tick_does_not_end_a_sleep))

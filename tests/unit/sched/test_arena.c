@@ -335,10 +335,53 @@ static void a_birth_with_a_hole_is_remembered_whole(void **state)
     mare__arena_destroy(arena);
 }
 
+// A big block of the birth that is given back later serves small ones. From then on the end of what
+// is in use is not where blocks are carved, so that no moment can be remembered.
+static void nothing_is_remembered_while_an_old_stack_is_carved(void **state)
+{
+    (void)state;
+    if (MARE__ARENA_PLAIN)
+        skip();
+    struct mare__arena *arena = mare__arena_create();
+    void *large = mare__arena_alloc(arena, NULL, 0, 1024);
+    size_t room = MARE__ARENA_BASE - ((size_t)((char *)large - (char *)arena) + 1024);
+    mare__arena_born(arena);
+    assert_true(mare__arena_remember(arena, MARE__AT_BIRTH));
+    for (; room >= 1024; room -= 128)
+        assert_non_null(mare__arena_alloc(arena, NULL, 0, 128));
+    assert_true(mare__arena_remember(arena, MARE__AFTER_LOADING));
+    mare__arena_alloc(arena, large, 1024, 0);
+    assert_ptr_equal(mare__arena_alloc(arena, NULL, 0, 128), large);
+    assert_false(mare__arena_remember(arena, MARE__AFTER_LOADING));
+    mare__arena_destroy(arena);
+}
+
+// What is left of a chunk when a block does not fit serves a smaller one.
+static void the_rest_of_a_chunk_is_used(void **state)
+{
+    (void)state;
+    if (MARE__ARENA_PLAIN)
+        skip();
+    struct mare__arena *arena = mare__arena_create();
+    char *at = mare__arena_alloc(arena, NULL, 0, 256), *last = at;
+    mare__arena_born(arena);
+    for (; (size_t)(at - (char *)arena) < MARE__ARENA_BASE && at >= (char *)arena;
+         at = mare__arena_alloc(arena, NULL, 0, 256))
+        last = at;
+    size_t rest = MARE__ARENA_BASE - ((size_t)(last - (char *)arena) + 256);
+    size_t size = rest <= 64 ? rest : rest <= 128 ? rest / 16 * 16 : rest / 32 * 32;
+    char *small = mare__arena_alloc(arena, NULL, 0, size);
+    assert_true(rest > 0 && rest < 256);
+    assert_ptr_equal(small, last + 256);
+    mare__arena_destroy(arena);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(random_use_agrees_with_a_shadow), CASE(a_limit_is_kept),
            CASE(what_is_freed_is_given_back), CASE(allocation_fails_at_every_point),
            CASE(reverting_gives_the_same_bytes), CASE(lives_are_alike),
            CASE(two_moments_are_remembered), CASE(what_lies_outside_cannot_be_remembered),
-           CASE(a_birth_with_a_hole_is_remembered_whole))
+           CASE(a_birth_with_a_hole_is_remembered_whole),
+           CASE(nothing_is_remembered_while_an_old_stack_is_carved),
+           CASE(the_rest_of_a_chunk_is_used))

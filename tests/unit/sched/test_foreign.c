@@ -418,17 +418,23 @@ static void claims_do_not_cost_memory(void **state)
         uint32_t claim = (uint32_t)(SIZE - at - 5);
         memcpy(bytes + at, (uint8_t[]){0xdd, 0, 0, (uint8_t)(claim >> 8), (uint8_t)claim}, 5);
     }
-    mare_message *message = NULL;
-    mare_err err = mare_message_parse(bytes, SIZE, &message);
-    mare_message_destroy(err ? NULL : message);
+    mare_message *message = run_message(), *arguments = run_message();
+    mare_channel *channel = run_channel(runtime, 1);
+    assert_int_equal(mare__message_accept(message, bytes, SIZE, MARE__TRUST_PEER), MARE_OK);
+    assert_int_equal(mare_chan_send_until(channel, message, run_soon(runtime)), MARE_OK);
+    run_add_channel(arguments, channel);
     // 64 bytes for each byte of the message is generous; what the claims add up to is 600 MB.
-    if (!err)
-        send_bytes(runtime, bytes, SIZE,
-                   "local m, c = require 'mare', ...\n"
-                   "local p = m.spawn({memory = 64 * 20000 + 100000}, function()\n"
-                   "  local ok, err = pcall(c.receive, c) return ok or err end)\n"
-                   "local ok, err = p:join(30)\n"
-                   "assert(ok and tostring(err):find('malformed'), tostring(err)) return true");
+    run_true(runtime,
+             "local m, c = require 'mare', ...\n"
+             "local p = m.spawn({memory = 64 * 20000 + 100000}, function()\n"
+             "  local value, err, code = c:receive() return value, err, code end)\n"
+             "local ok, value, err, code = p:join(60)\n"
+             "assert(ok and value == nil and code == 'badmsg', tostring(value))\n"
+             "assert(err:find 'malformed', err) return true",
+             arguments);
+    mare_message_destroy(message);
+    mare_message_destroy(arguments);
+    mare_chan_unref(channel);
     free(bytes);
     mare_stop(runtime);
 }

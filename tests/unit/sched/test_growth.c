@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Twice as much must not be four times the work. Each case is done with n and with 2n of something,
 // and the steps of our own C code are counted (tests/support/steps.h): twice as many for what is
-// linear, four times for what walks a list for each. What Lua itself does is not counted.
+// linear, four times for what walks a list for each. What Lua itself does is not counted; of the
+// library that is written in Lua, its instructions are.
 #include <limits.h>
 #include <mare/events.h>
 #include <semaphore.h>
@@ -11,6 +12,7 @@
 #include "sched/runtime.h"
 #include "sched/task.h"
 #include "steps.h"
+#include "world.h"
 
 // Linear is 2, n log n a little more, a square 4.
 #define MOST 2.5
@@ -27,17 +29,38 @@ static unsigned long steps_of(scenario *play, int64_t n)
     return steps_made() - before;
 }
 
+static unsigned long hundreds; // of instructions
+
+static bool count_hundred(void *context, struct mare__tick *tick)
+{
+    hundreds++;
+    return world_counted(context, tick);
+}
+
+static unsigned long instructions_of(scenario *play, int64_t n)
+{
+    struct world world;
+    unsigned long before = hundreds;
+    world_init(&world, 1);
+    world.platform.counted = count_hundred;
+    mare_runtime *runtime = world_runtime(&world, 1);
+    play(runtime, n);
+    mare_stop(runtime);
+    return 100 * (hundreds - before);
+}
+
 // The least of several runs counts: whatever else goes on (ticks, looking around before a sleep,
 // waiting for a lock) only ever adds. So one that seems to grow too fast is tried again.
-static void grows_no_faster(const char *name, scenario *play, int64_t n)
+static void grows_no_faster(const char *name, unsigned long (*work_of)(scenario *, int64_t),
+                            scenario *play, int64_t n)
 {
     enum { TIMES = 12 };
     unsigned long once = ULONG_MAX, twice = ULONG_MAX;
     double ratio = MOST + 1;
     for (int i = 0; i < TIMES && ratio > MOST; i++) {
-        unsigned long steps = steps_of(play, n);
+        unsigned long steps = work_of(play, n);
         once = steps < once ? steps : once;
-        steps = steps_of(play, 2 * n);
+        steps = work_of(play, 2 * n);
         twice = steps < twice ? steps : twice;
         ratio = (double)twice / (double)once;
     }
@@ -56,7 +79,7 @@ static void run_lua(mare_runtime *runtime, int64_t n, const char *code)
 }
 
 // A scenario in Lua, which has `m`, the module, and `n`.
-#define IN_LUA(name, n, code)                                                                      \
+#define COUNTED(work_of, name, n, code)                                                            \
     static void play_##name(mare_runtime *runtime, int64_t count)                                  \
     {                                                                                              \
         run_lua(runtime, count, "local m, n = require 'mare', ... " code " return true");          \
@@ -64,8 +87,10 @@ static void run_lua(mare_runtime *runtime, int64_t n, const char *code)
     static void name(void **state)                                                                 \
     {                                                                                              \
         (void)state;                                                                               \
-        grows_no_faster(#name, play_##name, n);                                                    \
+        grows_no_faster(#name, work_of, play_##name, n);                                           \
     }
+#define IN_LUA(name, n, code) COUNTED(steps_of, name, n, code)
+#define IN_INSTRUCTIONS(name, n, code) COUNTED(instructions_of, name, n, code)
 
 // ---- Links and monitors -------------------------------------------------------------------------
 
@@ -127,6 +152,23 @@ IN_LUA(names_of_processes, 4000,
        "  all[i] = m.spawn({name = 'p' .. i}, function(g) g:receive() end, gate) "
        "end "
        "for i = 1, n do assert(m.find('p' .. i) == all[i]) end gate:close() m.wait()")
+
+IN_LUA(processes_in_one_select, 2000,
+       "local gate, all = m.channel(), {} "
+       "for i = 1, n do all[i] = m.spawn(function(g) g:receive() end, gate) end "
+       "assert(select(3, m.select(all, 0)) == 'timeout') gate:close() "
+       "assert(m.select(all)) m.wait()")
+
+IN_LUA(processes_with_limits, 1000,
+       "local gate, all = m.channel(), {} "
+       "for i = 1, n do all[i] = m.spawn({memory = 1 << 20}, function(g) "
+       "  local b = require 'mare'.buffer(1000) g:receive() return b "
+       "end, gate) end gate:close() for i = 1, n do assert(all[i]:join()) end")
+
+IN_LUA(recycled_states, 1000,
+       "m.recycle(n) local gate = m.channel() "
+       "for i = 1, n do m.spawn(function(g) g:receive() end, gate) end gate:close() m.wait() "
+       "for i = 1, n do m.spawn(function() end) end m.wait() m.recycle(0)")
 
 IN_LUA(results_of_results, 4000,
        "local last for i = 1, n do "
@@ -194,6 +236,30 @@ IN_LUA(tables_in_one_message, 4000,
        "for i = 1, n do all[i] = {i, all[i - 1], all[i // 2]} end "
        "c:send(all) assert(#c:receive() == n)")
 
+IN_LUA(mixed_tables_in_each_other, 2000,
+       "local c, all = m.channel(1), {} "
+       "for i = 1, n do all = {all, i, m.channel(), name = 'x'} end "
+       "c:send(all) assert(c:receive()[1][2] == n - 1)")
+
+IN_LUA(tables_in_each_other_that_share_one, 4000,
+       "local c, all, one = m.channel(1), {}, {} "
+       "for i = 1, n do all = {one, all, one} end "
+       "c:send(all) assert(c:receive()[2][1])")
+
+IN_LUA(values_that_travel_in_each_other, 2000,
+       "local c, all, one = m.channel(1), {}, {} "
+       "package.preload.here = function() return {arrive = function(v) return v end} end "
+       "for i = 1, n do "
+       "  local inner = all "
+       "  all = setmetatable({}, {__travel = function() return 'here', {one, inner} end}) "
+       "end "
+       "c:send(all) assert(c:receive()[2][2][1])")
+
+IN_LUA(references_beside_finalizers_that_fail, 2000,
+       "local all = {} for i = 1, n do all[i] = m.channel() end "
+       "for i = 1, n do setmetatable({}, {__gc = function() error 'on purpose' end}) end "
+       "collectgarbage() collectgarbage() assert(#all == n)")
+
 // ---- Timers, jobs, sources ----------------------------------------------------------------------
 
 IN_LUA(timers_that_are_cancelled, 8000,
@@ -204,10 +270,54 @@ IN_LUA(timers_that_come, 4000,
        "local all = {} for i = 1, n do all[i] = m.timer(i * 7919 % 10 / 1000) end "
        "for i = 1, n do assert(all[i]:wait()) end")
 
+IN_LUA(timers_that_come_again_and_are_dropped, 2000,
+       "local all = {} for i = 1, n do all[i] = m.timer(0.001, 1000) end "
+       "for i = 1, n do assert(all[i]:wait()) end all = nil collectgarbage() collectgarbage()")
+
+IN_LUA(sleepers, 4000,
+       "local all = {} for i = 1, n do all[i] = m.go(m.sleep, 1000 + i * 7919 % n) end m.yield() "
+       "for i = 1, n, 2 do all[i]:cancel() end for i = n, 1, -2 do all[i]:cancel() end "
+       "for i = 1, n do all[i]:join() end")
+
+IN_LUA(programs_that_run, 20,
+       "local child, all = require 'mare.child', {} "
+       "for i = 1, n do all[i] = assert(child.spawn {'cat', stdin = 'pipe'}) end "
+       "for i = n, 1, -1 do all[i]:kill() end for i = 1, n do all[i]:wait() end")
+
+IN_LUA(waits_for_one_descriptor, 500,
+       "local net, all = require 'mare.net', {} local l = assert(net.listen('127.0.0.1', 0)) "
+       "local a = assert(net.connect(l:address())) local b = assert(l:accept()) "
+       "for i = 1, n do all[i] = m.go(function() return a:read(1) end) end m.yield() "
+       "for i = 1, n do assert(b:write 'x') m.yield() end "
+       "for i = 1, n do assert(all[i]:join()) end")
+
 IN_LUA(jobs_in_line, 1000,
        "local file, all = require 'mare.file', {} "
        "for i = 1, n do all[i] = m.go(function() return assert(file.stat '/') end) end "
        "for i = 1, n do assert(all[i]:join()) end")
+
+// ---- The library in Lua -------------------------------------------------------------------------
+
+IN_INSTRUCTIONS(children_of_a_supervisor, 400,
+                "local s, gate, all = require 'mare.supervisor', m.channel(), {} "
+                "for i = 1, n do "
+                "  all[i] = {id = 'c' .. i, args = {gate}, restart = 'temporary', "
+                "            start = function(g) g:receive() end} "
+                "end "
+                "local tree = assert(s.start {children = all}) "
+                "for i = 1, n do assert(tree:find('c' .. i)) end "
+                "for i = 1, n, 2 do assert(tree:remove('c' .. i)) end "
+                "gate:close() "
+                "while #tree:children() > 0 do m.sleep(1) end assert(tree:stop())")
+
+IN_INSTRUCTIONS(events_of_sources_that_follow_each_other, 300,
+                "local o, c = require 'mare.observer'.new(), m.channel(1) "
+                "for i = 1, n do "
+                "  o:register_source(c, 1) c:send(i) m.yield() m.yield() o:remove_source(1) "
+                "end "
+                "for i = 1, n do assert(o:take(1)) end")
+
+// ---- In C ---------------------------------------------------------------------------------------
 
 // All are killed while the only worker is kept, so that none of them has ended.
 static sem_t go_on;
@@ -246,7 +356,7 @@ static void play_kill_all(mare_runtime *runtime, int64_t n)
 static void processes_that_are_all_killed(void **state)
 {
     (void)state;
-    grows_no_faster("processes_that_are_all_killed", play_kill_all, 2000);
+    grows_no_faster("processes_that_are_all_killed", steps_of, play_kill_all, 2000);
 }
 
 static const mare_source_kind told = {.name = "told"};
@@ -290,7 +400,7 @@ static void play_sources(mare_runtime *runtime, int64_t n)
 static void sources_and_objects(void **state)
 {
     (void)state;
-    grows_no_faster("sources_and_objects", play_sources, 4000);
+    grows_no_faster("sources_and_objects", steps_of, play_sources, 4000);
 }
 
 // A message keeps them: the end of the runtime closes them all.
@@ -313,7 +423,7 @@ static void play_sources_at_the_end(mare_runtime *runtime, int64_t n)
 static void sources_that_the_end_closes(void **state)
 {
     (void)state;
-    grows_no_faster("sources_that_the_end_closes", play_sources_at_the_end, 8000);
+    grows_no_faster("sources_that_the_end_closes", steps_of, play_sources_at_the_end, 8000);
 }
 
 UNIT_TESTS(cmocka_unit_test(links_to_one_that_end_well),
@@ -330,4 +440,13 @@ UNIT_TESTS(cmocka_unit_test(links_to_one_that_end_well),
            cmocka_unit_test(channels_in_one_message), cmocka_unit_test(buffers_in_one_message),
            cmocka_unit_test(tables_in_one_message), cmocka_unit_test(timers_that_are_cancelled),
            cmocka_unit_test(timers_that_come), cmocka_unit_test(jobs_in_line),
-           cmocka_unit_test(sources_and_objects), cmocka_unit_test(sources_that_the_end_closes))
+           cmocka_unit_test(sources_and_objects), cmocka_unit_test(sources_that_the_end_closes),
+           cmocka_unit_test(processes_in_one_select), cmocka_unit_test(processes_with_limits),
+           cmocka_unit_test(recycled_states), cmocka_unit_test(mixed_tables_in_each_other),
+           cmocka_unit_test(tables_in_each_other_that_share_one),
+           cmocka_unit_test(values_that_travel_in_each_other),
+           cmocka_unit_test(references_beside_finalizers_that_fail),
+           cmocka_unit_test(timers_that_come_again_and_are_dropped), cmocka_unit_test(sleepers),
+           cmocka_unit_test(programs_that_run), cmocka_unit_test(waits_for_one_descriptor),
+           cmocka_unit_test(children_of_a_supervisor),
+           cmocka_unit_test(events_of_sources_that_follow_each_other))

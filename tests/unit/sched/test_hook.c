@@ -4,6 +4,7 @@
 // event that there is, and what is seen is compared with what is seen without it.
 #include "runtime.h"
 #include "sched/libraries.h"
+#include "sched/preempt.h"
 
 static int tick(lua_State *L)
 {
@@ -21,8 +22,36 @@ static int made_in_c(lua_State *L)
     return 1;
 }
 
+// A clock of the thread on which each look takes so long.
+static uint64_t thread_ns, look_ns;
+
+static uint64_t slow_clock(void *context)
+{
+    (void)context;
+    return thread_ns += look_ns;
+}
+
+// ticks(number, ms): so many come, each of which takes so long. Returns how many set a hook.
+static int ticks(lua_State *L)
+{
+    struct mare__local *process = mare__self(L);
+    int count = 0;
+    process->shared.runtime->platform.thread_time_ns = slow_clock;
+    look_ns = (uint64_t)lua_tointeger(L, 2) * 1000000;
+    for (lua_Integer i = 0; i < lua_tointeger(L, 1); i++) {
+        lua_sethook(L, NULL, 0, 0);
+        mare__on_tick(process->worker);
+        count += lua_gethook(L) != NULL;
+    }
+    lua_sethook(L, NULL, 0, 0);
+    lua_pushinteger(L, count);
+    return 1;
+}
+
 static int open_tick(lua_State *L)
 {
+    lua_pushcfunction(L, ticks);
+    lua_setglobal(L, "ticks");
     lua_pushcfunction(L, made_in_c);
     lua_setglobal(L, "made_in_c");
     lua_pushcfunction(L, tick);
@@ -192,6 +221,20 @@ static void routines_inherit_as_coroutines_do(void **state)
         "return true");
 }
 
+// Lua takes long to set a hook where many calls are active: then most ticks leave that alone, and
+// the process gets on. Else each asks again.
+static void a_tick_that_takes_long_is_rare(void **state)
+{
+    (void)state;
+    run("local mare = require 'mare'\n"
+        "mare.spawn(function() end)\n" // so that another waits
+        "require 'tick'\n"
+        "local often, rare = ticks(1000, 0), ticks(1000, 10)\n"
+        "assert(often == 1000, often)\n"
+        "assert(rare > 0 and rare * 10 < 1000, rare)\n"
+        "return true");
+}
+
 // A process with a hook gives way to others also where it is always at the start of a function, and
 // where its count comes round at the same place.
 static void no_hook_keeps_the_worker(void **state)
@@ -224,4 +267,5 @@ UNIT_TESTS(cmocka_unit_test(ticks_in_hooks_change_nothing),
            cmocka_unit_test(a_tick_before_a_hook_changes_nothing),
            cmocka_unit_test(a_hook_that_is_nobodys_gives_way),
            cmocka_unit_test(routines_inherit_as_coroutines_do),
+           cmocka_unit_test(a_tick_that_takes_long_is_rare),
            cmocka_unit_test(no_hook_keeps_the_worker))

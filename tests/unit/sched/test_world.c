@@ -45,6 +45,28 @@ static void an_hour_passes_at_once_and_without_threads(void **state)
     mare_stop(runtime);
 }
 
+static void the_clocks_of_lua_are_those_of_the_platform(void **state)
+{
+    (void)state;
+    struct world world;
+    world_init(&world, 1); // in which it is the second second of 1970
+    mare_runtime *runtime = world_runtime(&world, 1);
+    run_true(runtime,
+             "local mare = require 'mare'\n"
+             "local time, clock = os.time(), os.clock()\n"
+             "assert(time == 1 and clock >= 1 and clock < 2)\n"
+             "assert(os.date('!%F %T') == '1970-01-01 00:00:01')\n"
+             "mare.sleep(5)\n"
+             "assert(os.time() == 6 and os.time(nil) == 6)\n"
+             "assert(os.clock() - clock >= 5 and os.clock() - clock < 6)\n"
+             "assert(os.date('!%T') == '00:00:06' and os.date('!*t').sec == 6)\n"
+             "assert(os.date('!%T', 7) == '00:00:07')\n" // a time that is given is no clock's
+             "assert(os.time {year = 2000, month = 1, day = 2} % 60 == 0)\n"
+             "return true",
+             NULL);
+    mare_stop(runtime);
+}
+
 static void who_computes_is_cut_off_after_so_many_instructions(void **state)
 {
     (void)state;
@@ -249,6 +271,7 @@ static void two_runtimes_share_a_thread_and_a_clock(void **state)
 }
 
 UNIT_TESTS(cmocka_unit_test(an_hour_passes_at_once_and_without_threads),
+           cmocka_unit_test(the_clocks_of_lua_are_those_of_the_platform),
            cmocka_unit_test(who_computes_is_cut_off_after_so_many_instructions),
            cmocka_unit_test(a_step_does_one_piece_of_work),
            cmocka_unit_test(nothing_can_move_is_found_out),

@@ -213,7 +213,8 @@ static void a_field_that_may_not_be_sent_is_refused(void **state)
     end(&client);
 }
 
-// What a client says to a server, if that says nothing; to be freed.
+// What a client says to a server, if that says nothing; to be freed. Then its stream is open, but
+// there is nothing to be sent, and no room is kept for it.
 static struct mare__bytes record(void)
 {
     struct side client;
@@ -226,6 +227,9 @@ static struct mare__bytes record(void)
         assert_int_equal(mare__bytes_add(&said, bytes.at, bytes.size), MARE_OK);
         mare__http2_used(&client.http2, bytes.size);
     } while (bytes.size > 0);
+    assert_true(said.size > SIZE);
+    assert_int_equal(client.http2.open, 1);
+    assert_int_equal(client.http2.out.capacity, 0);
     end(&client);
     return said;
 }

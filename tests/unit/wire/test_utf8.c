@@ -108,6 +108,17 @@ static void a_character_that_cannot_be_is_told_at_its_first_bad_byte(void **stat
     }
 }
 
+static void as_much_as_fits_is_cut_between_two_characters(void **state)
+{
+    (void)state;
+    const char *text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x8c\x8a"; // of 1, 2, 3 and 4 bytes
+    static const size_t fit[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+    for (size_t most = 0; most < sizeof fit / sizeof *fit; most++)
+        assert_int_equal(mare__utf8_fit(text, most), fit[most]);
+    assert_int_equal(mare__utf8_fit("\x80\x80\x80", 2), 0); // the beginning is missing
+}
+
 UNIT_TESTS(cmocka_unit_test(every_text_of_three_bytes),
            cmocka_unit_test(every_character_of_four_bytes), cmocka_unit_test(a_text_cut_anywhere),
-           cmocka_unit_test(a_character_that_cannot_be_is_told_at_its_first_bad_byte))
+           cmocka_unit_test(a_character_that_cannot_be_is_told_at_its_first_bad_byte),
+           cmocka_unit_test(as_much_as_fits_is_cut_between_two_characters))

@@ -1,0 +1,136 @@
+-- SPDX-License-Identifier: MIT
+-- Superpeers of groups: all that are named name themselves, and another one is named when one dies.
+local mare, group, t = require "mare", require "mare.group", require "t"
+local peers, join = require "peers", require "group_cases".join
+local superpeers = require "mare._group_superpeers"
+
+local LONG, SHORT = 3600, 0.4 * t.slow
+
+local PEER = [[
+    local group = require "mare.group"
+    assert(group.found("bank", OPTIONS))
+    local bank = assert(group.join("bank", OPTIONS))
+    local orders = mare.channel(4, "orders")
+    print "joined"
+    for way in orders:messages() do
+        local name, _, code = bank:superpeer(way, 1)
+        print(name or code)
+    end
+]]
+
+local function options_of(folder, name)
+    return {members = {"flow", "home", "neap"}, folder = folder .. "/" .. name, lease = SHORT}
+end
+
+local function start(home, folder, name)
+    local made = peers.join(home, {name = name, listen = "127.0.0.1:0", silence = 1},
+        PEER:gsub("OPTIONS", peers.source(options_of(folder, name))))
+    t.eq(made.line(), "joined")
+    made.orders = peers.find("orders@" .. name)
+    return made
+end
+
+-- Whom each of these members is told to ask, once they agree: who is named names itself. `who` has
+-- a function for each that lives, by name.
+local function agreed(who, way, count)
+    local told
+    t.reaches(function()
+        local named, n, good = {}, 0, true
+        told = {}
+        for name, ask in pairs(who) do
+            told[name] = ask(way)
+            good = good and told[name] ~= nil
+        end
+        for _, name in pairs(told) do
+            if not named[name] then n = n + 1 end
+            named[name] = true
+            good = good and told[name] == name
+        end
+        return good and n <= count
+    end, "superpeers that name themselves")
+    return told
+end
+
+-- One superpeer for all, that is killed: the others have another one.
+local function outlived(way)
+    return {t.in_folder(function(folder)
+        local home <close> = peers.home {silence = 1}
+        local flow <close> = start(home, folder, "flow")
+        local neap <close> = start(home, folder, "neap")
+        local here = options_of(folder, "home")
+        t.ok(group.found("bank", here))
+        local bank <close> = join("bank", here)
+        local function asks(peer)
+            return function(wanted)
+                peer.orders:send(wanted)
+                return peer.line()
+            end
+        end
+        local who = {flow = asks(flow), neap = asks(neap),
+            home = function(wanted) return (bank:superpeer(wanted, 1)) end}
+        local first = agreed(who, way, 1).home
+        local victim = first == "flow" and flow or neap -- the superpeer, if it is no child of ours
+        victim.signal "KILL"
+        who[victim == flow and "flow" or "neap"] = nil
+        local second = agreed(who, way, 1).home
+        t.ok(who[second], second) -- one that lives; a token may have gone on meanwhile
+    end), timeout = 120}
+end
+
+return {
+    one_by_prefix_is_outlived = outlived {prefix = 0},
+    one_by_tokens_is_outlived = outlived {tokens = 1},
+
+    who_is_alone_asks_itself = t.in_folder(function(folder)
+        local _ <close> = peers.home()
+        local options = {members = {"home"}, folder = folder, lease = LONG}
+        t.ok(group.found("bank", options))
+        local bank <close> = join("bank", options)
+        t.eq(bank:superpeer({prefix = 3}, t.patience), "home")
+        t.eq(bank:superpeer({tokens = 3}, t.patience), "home")
+        t.eq(bank:look().superpeers, {{algorithm = "superpeer-dht", count = 3, superpeer = "home"},
+            {algorithm = "superpeer-tokens", count = 3, superpeer = "home"}})
+        t.eq(bank:locks(), {})
+        t.raises("either 'prefix' or 'tokens'", bank.superpeer, bank, {})
+        t.raises("either 'prefix' or 'tokens'", bank.superpeer, bank, {prefix = 1, tokens = 1})
+        t.raises("8 at most", bank.superpeer, bank, {prefix = 9})
+        t.raises("an integer, 1 at least", bank.superpeer, bank, {tokens = 0})
+        t.raises("unknown option", bank.superpeer, bank, {token = 1})
+    end),
+
+    without_a_majority_nobody_is_named = t.in_folder(function(folder)
+        local _ <close> = peers.home()
+        local options = {members = {"flow", "home"}, folder = folder, lease = LONG}
+        t.ok(group.found("bank", options))
+        local bank <close> = join("bank", options)
+        t.fails("noquorum", bank:superpeer({prefix = 1}, 0.05))
+        local waiting = mare.go(function() return bank:superpeer({prefix = 1}, t.patience) end)
+        t.settle()
+        t.ok(bank:leave())
+        t.eq(select(4, waiting:join(t.patience)), "closed")
+    end),
+
+    places_fill_the_space = function()
+        local at = {}
+        local member = {_place = function(_, peer, ...) at[peer] = {...} end}
+        superpeers.lay_out({names = {"a", "b", "c"}, member = member},
+            {a = {-2, 1, 0}, c = {8, 6, 0}})
+        t.eq(at, {{0, 0, 0}, {511, 511, 511}, {1023, 511, 0}})
+        superpeers.lay_out({names = {"a"}, member = member}, {a = {5, 5, 5}})
+        t.eq(at[1], {0, 0, 0})
+        superpeers.lay_out({names = {"a"}, member = member}, {})
+        t.eq(at[1], {511, 511, 511})
+    end,
+
+    names_of_others_make_no_machine = function()
+        local added = {}
+        local host = {superpeers = {}, timers = {places = {}},
+            add = function(_, key) table.insert(added, key) end, step = function() end}
+        for _, key in ipairs {"\4superpeer-dht 9", "\4superpeer-tokens 0", "\4superpeer-tokens 33",
+            "\4superpeer-dht", "\4superpeer-dht 1 ", "\4bully 1", "superpeer-dht 1",
+            "\4superpeer-dht 1", "\4superpeer-dht 1"} do
+            superpeers.hear(host, 2, key, 1, "")
+        end
+        t.eq(added, {"\4superpeer-dht 1"})
+    end,
+}
