@@ -14,6 +14,12 @@
 --   nodes.lua get N         as `call`; get is free
 --   nodes.lua parallel N    get, while another calls set, which a third program thinks about: 1 ms
 --   nodes.lua serial N      the same, and requests are taken one at a time
+--   nodes.lua busy N        as `parallel`, but the third program says yes at once
+--   nodes.lua apart N       as `busy`, but set is a function of a fourth program: the same load, of
+--                           which the server knows nothing
+--
+-- Of the last four, what is timed are the calls of get alone: set has been called before, and goes
+-- on until they are over. `set_us` is what a set took meanwhile.
 --
 -- With a third argument, so many processes of the client call at the same time.
 local mare, node, rpc = require "mare", require "mare.node", require "mare.rpc"
@@ -72,12 +78,16 @@ function serve.server(kind)
     end)
 end
 
+serve.other = serve.server
+
 function serve.rules(kind)
     mare.spawn(function()
         local synchronizer = require "mare.synchronizer"
-        local server = wait_for "server@server"
+        local server = wait_for(kind == "apart" and "server@other" or "server@server")
         if kind == "remote" then
             synchronizer.add_constraint(server, "nothing", function() return true end)
+        elseif kind == "busy" or kind == "apart" then
+            synchronizer.add_constraint(server, "set", function() return true end)
         else
             synchronizer.add_constraint(server, "set", function()
                 mare.sleep(0.001)
@@ -116,7 +126,8 @@ end
 
 local server <close> = start "server"
 local process = wait_for "server@server"
-local RULED = {remote = true, parallel = true, serial = true}
+local other <close> = ROLE == "apart" and start "other" or nil
+local RULED = {remote = true, parallel = true, serial = true, busy = true, apart = true}
 local rules <close> = RULED[ROLE] and start "rules" or nil
 if rules then wait_for "ready@rules":receive() end
 
@@ -136,19 +147,36 @@ for _, kind in ipairs {"tls", "monitor", "queue", "constraint", "remote"} do
     measure[kind] = measure.call
 end
 
--- One calls get, and another set until that is over.
-function measure.get(n)
-    local over = mare.channel(1)
-    local setter = RULED[ROLE] and mare.spawn(function()
-        local set = require "mare.rpc".sync(process, "set")
-        repeat assert(select("#", set()) == 0) until over:closed()
-    end)
-    local get = rpc.sync(process, "get")
-    for _ = 1, n do assert(select("#", get()) == 0) end
-    over:close()
-    if setter then assert(setter:join()) end
+-- Calls set until `over` is closed. Returns how many microseconds a call took.
+local function set_until(over, begun, target)
+    local set, count, begin = require "mare.rpc".sync(target, "set"), 0, nil
+    repeat
+        assert(select("#", set()) == 0)
+        if not begin then
+            begun:send(true)
+            begin = mare.now()
+        else
+            count = count + 1
+        end
+    until over:closed()
+    return count > 0 and (mare.now() - begin) / count * 1e6 or 0
 end
-measure.parallel, measure.serial = measure.get, measure.get
+
+-- One calls get, and another set, from before the first get until after the last.
+function measure.get(n)
+    local over, begun = mare.channel(1), mare.channel(1)
+    local target = other and wait_for "server@other" or process
+    local setter = RULED[ROLE] and mare.spawn(set_until, over, begun, target)
+    if setter then begun:receive() end
+    local get = rpc.sync(process, "get")
+    local begin = mare.now()
+    for _ = 1, n do assert(select("#", get()) == 0) end
+    local seconds, ok, set_us = mare.now() - begin, nil, nil
+    over:close()
+    if setter then ok, set_us = assert(setter:join()) end
+    return seconds, ok and set_us
+end
+for _, kind in ipairs {"parallel", "serial", "busy", "apart"} do measure[kind] = measure.get end
 
 function measure.pipelined(n)
     local done, left = mare.channel(1), n
@@ -180,10 +208,12 @@ end
 
 measure[ROLE](math.max(1, N // 10))
 local begin = mare.now()
-measure[ROLE](N)
-local seconds = mare.now() - begin
+local seconds, set_us = measure[ROLE](N)
+seconds = seconds or mare.now() - begin
 print(("us %.3f\nper_second %.1f"):format(seconds / N * 1e6, N / seconds))
+if set_us then print(("set_us %.3f"):format(set_us)) end
 file.remove(folder, {tree = true})
 server:close()
 if rules then rules:close() end
+if other then other:close() end
 os.exit(0)

@@ -1,13 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- A token goes round a ring of processes over rendezvous channels, counting down; one worker.
+-- A token goes round a ring of processes over rendezvous channels, counting down; on one worker, or
+-- on one a core.
 --
 --   ns   time of one hop
 --
--- usage: mare ring.lua [hops [processes]]
+-- usage: mare ring.lua [hops [processes [all]]]
 local mare = require "mare"
 local hops = tonumber(arg[1]) or 1000000
 local processes = tonumber(arg[2]) or 503
-mare.workers(1)
+if arg[3] ~= "all" then mare.workers(1) end
 
 local done = mare.channel()
 

@@ -15,8 +15,9 @@ import harness
 from rows import rows
 
 HEADINGS = {"floor": "floor", "erlang": "Erlang", "go": "Go", "nginx": "nginx", "node": "Node",
-            "cjson": "lua-cjson", "java": "Java", "plain": "plain call",
-            "messages": "messages", "alone": "alone", "parallel": "parallel",
+            "cjson": "lua-cjson", "java": "Java", "etcd": "etcd", "redis": "Redis",
+            "corosync": "Corosync", "plain": "plain call",
+            "messages": "messages", "alone": "alone", "apart": "apart", "parallel": "parallel",
             "one": "one worker", "ours": "ours"}
 
 
@@ -215,10 +216,13 @@ def main():
     repetitions = max(1, wanted.reps or (2 if wanted.quick else 5))
     tools = harness.Tools(wanted.build, wanted.mare)
     progress = harness.Progress()
-    results = []
-    for i, row in enumerate(chosen):
-        results.append(measure(row, tools, repetitions, 0.1 if wanted.quick else 1.0,
-                               lambda text: progress.say(f"[{i + 1}/{len(chosen)}] {text}")))
+    results, interrupted = [], False
+    try:
+        for i, row in enumerate(chosen):
+            results.append(measure(row, tools, repetitions, 0.1 if wanted.quick else 1.0,
+                                   lambda text: progress.say(f"[{i + 1}/{len(chosen)}] {text}")))
+    except KeyboardInterrupt:   # A whole run takes an hour: what it has measured is not lost.
+        interrupted = True
     progress.clear()
 
     report = {"machine": harness.machine(), "quick": wanted.quick, "repetitions": repetitions,
@@ -230,6 +234,9 @@ def main():
         print()
     else:
         print_table(results, sys.stdout)
+    if interrupted:
+        print(f"interrupted: {len(results)} of {len(chosen)} rows were measured", file=sys.stderr)
+        return 130
     return 1 if any(result["met"] is False for result in results) else 0
 
 

@@ -3,7 +3,9 @@
 // program. And what it costs to hold them at the least: a server that has the links alone.
 //
 //   floor_peers dial N PORT SECONDS    N nodes that dial; when all are up, "up" and how long it
-//                                      took; then they live for so long; held: how many are left
+//                                      took; then they live for so long; held: how many are left.
+//                                      One whose handshake came to nothing, or that was lost, tries
+//                                      again, later and later, as nodes that join do
 //   floor_peers hold N SECONDS         a server that they dial, in a child: held, kib a peer, cpu
 //                                      in per cent of a core while nothing is said but heartbeats
 #include <arpa/inet.h>
@@ -22,20 +24,24 @@
 #include "floor.h"
 #include "wire/link.h"
 
-enum { PIECES = 16, READ = 4096, TICK_MS = 20, NAME = 32 };
+enum { PIECES = 16, READ = 65536, TICK_MS = 20, NAME = 32 };
+enum { AT_ONCE = 128 }; // handshakes, as if each were a program of its own that comes by itself
+enum { FIRST_PAUSE_US = 100000, LAST_PAUSE_US = 10000000 };
 
 struct peer {
     struct mare__link_settings settings; // of its own name, if it dials
     struct mare__link *link;
     int fd;
     bool is_up, is_over;
+    uint64_t again_us, pause_us; // when it dials once more; 0: it need not
     char name[NAME];
 };
 
 struct crowd {
     int poll, listener; // listener: -1 for those who dial
+    int port;           // that they dial
     struct peer *peers;
-    long count, up, over;
+    long count, room, up, over;          // over: how many times one was lost that had been up
     struct mare__link_settings settings; // of the one who accepts
     uint64_t stamp;
 };
@@ -88,6 +94,32 @@ static void on_message(struct peer *peer, const struct mare__link_event *event)
     mare__free(event->block);
 }
 
+// The handshake of one who dials came to nothing.
+static void try_later(struct peer *peer)
+{
+    peer->pause_us = peer->pause_us ? peer->pause_us * 2 : FIRST_PAUSE_US;
+    if (peer->pause_us > LAST_PAUSE_US)
+        peer->pause_us = LAST_PAUSE_US;
+    peer->again_us = now_us() + peer->pause_us;
+    if (peer->fd >= 0)
+        close(peer->fd); // leaves the poll too
+    peer->fd = -1;
+    mare__link_destroy(peer->link);
+    peer->link = NULL;
+}
+
+static void on_over(struct crowd *crowd, struct peer *peer, const struct mare__link_event *event)
+{
+    if (peer->is_up && crowd->over++ < 3)
+        fprintf(stderr, "floor: %s: %s\n", peer->name, mare__link_code_text(event->code));
+    crowd->up -= peer->is_up;
+    peer->is_over = crowd->listener >= 0;
+    peer->pause_us = peer->is_up ? 0 : peer->pause_us;
+    peer->is_up = false;
+    if (crowd->listener < 0)
+        try_later(peer);
+}
+
 // What has happened, and what is to be sent.
 static void advance(struct crowd *crowd, struct peer *peer)
 {
@@ -102,9 +134,7 @@ static void advance(struct crowd *crowd, struct peer *peer)
         } else if (event.kind == MARE__LINK_MESSAGE) {
             on_message(peer, &event);
         } else if (event.kind == MARE__LINK_OVER) {
-            peer->is_over = true;
-            if (crowd->over++ < 3)
-                fprintf(stderr, "floor: %s: %s\n", peer->name, mare__link_code_text(event.code));
+            on_over(crowd, peer, &event);
             return;
         }
     }
@@ -135,16 +165,16 @@ static void take(struct crowd *crowd, struct peer *peer)
     advance(crowd, peer);
 }
 
-static void begin(struct crowd *crowd, int fd, enum mare__link_role role)
+static void begin(struct crowd *crowd, struct peer *peer, int fd, enum mare__link_role role)
 {
-    struct peer *peer = &crowd->peers[crowd->count++];
     const struct mare__link_settings *settings = &crowd->settings;
     if (role == MARE__LINK_DIALS) {
-        snprintf(peer->name, NAME, "light%ld", crowd->count);
+        snprintf(peer->name, NAME, "light%ld", (long)(peer - crowd->peers) + 1);
         settle(&peer->settings, peer->name);
         settings = &peer->settings;
     }
     peer->fd = fd;
+    peer->again_us = 0;
     peer->link = mare__link_create(settings, role, ++crowd->stamp, now_us());
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
     if (!peer->link || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
@@ -153,15 +183,15 @@ static void begin(struct crowd *crowd, int fd, enum mare__link_role role)
     advance(crowd, peer);
 }
 
-static void dial(struct crowd *crowd, int port)
+static void dial(struct crowd *crowd, struct peer *peer)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
+                             .sin_port = htons((uint16_t)crowd->port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
         floor_fail("connect");
-    begin(crowd, fd, MARE__LINK_DIALS);
+    begin(crowd, peer, fd, MARE__LINK_DIALS);
 }
 
 // Waits a moment for what comes; then tells those the time who want to know it.
@@ -173,15 +203,21 @@ static void turn(struct crowd *crowd)
         if (events[i].data.ptr)
             take(crowd, events[i].data.ptr);
         else
-            for (int fd; (fd = accept(crowd->listener, NULL, NULL)) >= 0;)
-                begin(crowd, fd, MARE__LINK_ACCEPTS);
+            for (int fd; (fd = accept(crowd->listener, NULL, NULL)) >= 0;) {
+                if (crowd->count == crowd->room)
+                    floor_fail("too many were lost");
+                begin(crowd, &crowd->peers[crowd->count++], fd, MARE__LINK_ACCEPTS);
+            }
     }
     uint64_t now = now_us();
-    for (struct peer *peer = crowd->peers; peer < crowd->peers + crowd->count; peer++)
-        if (!peer->is_over && mare__link_deadline(peer->link) <= now) {
+    for (struct peer *peer = crowd->peers; peer < crowd->peers + crowd->count; peer++) {
+        if (peer->again_us > 0 && peer->again_us <= now) {
+            dial(crowd, peer);
+        } else if (peer->link && !peer->is_over && mare__link_deadline(peer->link) <= now) {
             mare__link_tick(peer->link, now);
             advance(crowd, peer);
         }
+    }
 }
 
 static void live(struct crowd *crowd, double seconds)
@@ -191,11 +227,12 @@ static void live(struct crowd *crowd, double seconds)
         turn(crowd);
 }
 
-static struct crowd *gather(long count)
+static struct crowd *gather(long room)
 {
     struct crowd *crowd = calloc(1, sizeof *crowd);
-    if (!crowd || !(crowd->peers = calloc((size_t)count, sizeof *crowd->peers)))
+    if (!crowd || !(crowd->peers = calloc((size_t)room, sizeof *crowd->peers)))
         floor_fail("memory");
+    crowd->room = room;
     crowd->poll = epoll_create1(0);
     crowd->listener = -1;
     return crowd;
@@ -205,17 +242,18 @@ static void run_dial(long count, int port, double seconds)
 {
     struct crowd *crowd = gather(count);
     double start = floor_now_ns();
+    crowd->port = port;
     for (long i = 0; i < count; i++) {
-        dial(crowd, port);
-        if (i % 64 == 63)
+        dial(crowd, &crowd->peers[crowd->count++]);
+        while (crowd->count - crowd->up > AT_ONCE) // or connect would wait
             turn(crowd);
     }
-    while (crowd->up < count && crowd->over == 0)
+    while (crowd->up < count)
         turn(crowd);
     floor_report("up", (floor_now_ns() - start) / 1e9);
     fflush(stdout);
     live(crowd, seconds);
-    floor_report("held", (double)(crowd->up - crowd->over));
+    floor_report("held", (double)crowd->up);
 }
 
 // ---- The server ---------------------------------------------------------------------------------
@@ -254,7 +292,7 @@ static int listen_somewhere(struct crowd *crowd)
 
 static void run_hold(long count, double seconds)
 {
-    struct crowd *crowd = gather(count);
+    struct crowd *crowd = gather(2 * count);
     settle(&crowd->settings, "hub");
     int port = listen_somewhere(crowd);
     fflush(stdout);
@@ -267,11 +305,11 @@ static void run_hold(long count, double seconds)
         exit(0);
     }
     double before = resident_kib();
-    while (crowd->up < count && crowd->over == 0)
+    while (crowd->up < count)
         turn(crowd);
     double begun = cpu_seconds();
     live(crowd, seconds);
-    floor_report("held", (double)(crowd->up - crowd->over));
+    floor_report("held", (double)crowd->up);
     floor_report("kib", (resident_kib() - before) / (double)count);
     floor_report("cpu", (cpu_seconds() - begun) / seconds * 100);
     waitpid(child, NULL, 0);
