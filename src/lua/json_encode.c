@@ -216,23 +216,37 @@ static int compare_keys(const void *a, const void *b)
     return order ? order : (one->size > other->size) - (one->size < other->size);
 }
 
-// The pairs of the table, in the order of the bytes of their keys.
+// Pushes a list of the table's keys. Returns how many there are.
+static size_t push_keys(struct encoder *e, int table)
+{
+    lua_State *L = e->L;
+    lua_Integer count = 0;
+    lua_newtable(L);
+    int list = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, table);) {
+        lua_pop(L, 1);
+        if (lua_type(L, -1) != LUA_TSTRING)
+            refuse_key(e, lua_gettop(L));
+        lua_pushvalue(L, -1);
+        lua_rawseti(L, list, ++count);
+    }
+    return (size_t)count;
+}
+
+// The pairs of the table, in the order of the bytes of their keys. A finalizer may change the table
+// meanwhile, so the list keeps the keys.
 static void put_sorted(struct encoder *e, int table)
 {
     lua_State *L = e->L;
-    size_t count = 0, at = 0;
-    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
-        count++;
     lua_pushnil(L); // where keys are, for the way to a value
-    struct mare__span *keys = lua_newuserdatauv(L, count * sizeof *keys, 0);
-    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
-        if (lua_type(L, -2) != LUA_TSTRING)
-            refuse_key(e, lua_gettop(L) - 1);
-        keys[at].at = lua_tolstring(L, -2, &keys[at].size);
-        at++;
+    size_t count = push_keys(e, table);
+    struct mare__span *keys = lua_newuserdatauv(L, (count + 1) * sizeof *keys, 0);
+    for (size_t at = 0; at < count; at++, lua_pop(L, 1)) {
+        lua_rawgeti(L, -2, (lua_Integer)at + 1);
+        keys[at].at = lua_tolstring(L, -1, &keys[at].size);
     }
     qsort(keys, count, sizeof *keys, compare_keys);
-    for (at = 0; at < count; at++) {
+    for (size_t at = 0; at < count; at++) {
         lua_pushlstring(L, keys[at].at, keys[at].size);
         lua_copy(L, -1, table + 1);
         lua_pushvalue(L, -1);
@@ -240,7 +254,7 @@ static void put_sorted(struct encoder *e, int table)
         put_pair(e, at == 0);
         lua_pop(L, 1);
     }
-    lua_pop(L, 2);
+    lua_pop(L, 3);
 }
 
 // The pairs of a table, of which the first is on the stack.

@@ -16,7 +16,7 @@
 // A select that is being put together.
 struct selecting {
     struct mare__case *cases;
-    uint32_t count;
+    uint32_t count, room;
     struct mare__leaving *leaving;
     lua_Integer over;           // the number of a case that need not be waited for, or 0
     struct mare__object *about; // what that one is about; a reference
@@ -138,7 +138,7 @@ static bool add_case(lua_State *L, struct selecting *s, lua_Integer number)
 static int read_cases(lua_State *L)
 {
     struct selecting *s = mare__passed(L, 1);
-    lua_Integer count = (lua_Integer)lua_rawlen(L, 2);
+    lua_Integer count = s->room; // the call may have run a finalizer, which has changed the table
     lua_createtable(L, (int)count, 0);
     for (lua_Integer i = 1; i <= count; i++) {
         lua_rawgeti(L, 2, i);
@@ -304,7 +304,7 @@ int mare__lua_select(lua_State *L)
         mare__block_check(L, self);
     if (count == 0 && deadline != 0)
         return mare__block(L, self, MARE__WAITS_FOR_TIME, NULL, deadline, select_done, 0);
-    struct selecting s = {.cases = mare__cases_new((uint32_t)count)};
+    struct selecting s = {.cases = mare__cases_new((uint32_t)count), .room = (uint32_t)count};
     if (!s.cases)
         return mare__lua_fail(L, MARE_NOMEM);
     struct mare__pass pass;

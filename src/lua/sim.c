@@ -55,14 +55,19 @@ static bool flag_field(lua_State *L, int index, const char *name)
 }
 
 // The string belongs to the table.
-static const char *text_field(lua_State *L, int index, const char *name)
+static const char *bytes_field(lua_State *L, int index, const char *name, size_t *length)
 {
     int type = lua_getfield(L, index, name);
     if (type != LUA_TNIL && type != LUA_TSTRING)
         luaL_error(L, "`%s` is a string", name);
-    const char *text = lua_tostring(L, -1);
+    const char *text = lua_tolstring(L, -1, length);
     mare__lua_sim_keep(L);
     return text;
+}
+
+static const char *text_field(lua_State *L, int index, const char *name)
+{
+    return bytes_field(L, index, name, NULL);
 }
 
 static int choice_field(lua_State *L, int index, const char *name, const char *const *names,
@@ -153,11 +158,13 @@ static void read_request(lua_State *L, mare_sim_script_row *row, uint32_t capaci
                                  .number = number_field(L, at, "give_up_us", 0)};
     bool stays = lua_getfield(L, at, "hold_us") == LUA_TBOOLEAN && !lua_toboolean(L, -1);
     row->hold_us = stays ? MARE_SIM_STAYS : number_field(L, at, "hold_us", 1000);
-    row->data = (const uint8_t *)text_field(L, at, "data");
-    lua_getfield(L, at, "data");
-    row->length = (uint32_t)lua_rawlen(L, -1);
+    size_t length = 0;
+    row->data = (const uint8_t *)bytes_field(L, at, "data", &length);
+    row->length = (uint32_t)length;
     lua_settop(L, at);
 }
+
+enum { REQUESTS_MOST = 1000000 };
 
 // The script stays on the stack.
 static mare_sim_script *read_requests(lua_State *L, uint32_t capacity)
@@ -166,7 +173,9 @@ static mare_sim_script *read_requests(lua_State *L, uint32_t capacity)
         return NULL;
     lua_getfield(L, SIM_SPEC, "requests");
     int at = lua_gettop(L);
-    lua_Integer count = luaL_len(L, at);
+    lua_Integer count = luaL_len(L, at); // which a metamethod may have said
+    if (count < 0 || count > REQUESTS_MOST)
+        luaL_error(L, "`requests` are more than %d, or fewer than none", REQUESTS_MOST);
     mare_sim_script *script = lua_newuserdatauv(L, sizeof *script, 0);
     mare_sim_script_row *row = lua_newuserdatauv(L, (size_t)(count + 1) * sizeof *row, 0);
     *script = (mare_sim_script){.row = row, .count = (uint32_t)count};

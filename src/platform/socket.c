@@ -20,6 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+
 // An IPv6 address that is local to a link says which: "fe80::1%eth0".
 static bool parse_six(const char *host, struct sockaddr_in6 *six)
 {
@@ -259,6 +261,7 @@ static void describe_other(int fd, const char *what, char text[MARE__DESCRIBED])
 
 void mare__socket_describe(int fd, bool writes, char text[MARE__DESCRIBED])
 {
+    mare__takes_long();
     const char *what = writes ? "to write to" : "to read from";
     char name[NAMED];
     int type = option(fd, SO_TYPE);

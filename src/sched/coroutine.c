@@ -91,6 +91,9 @@ static int collect(lua_State *L, lua_State *co, int status, int results, finishe
 static int go_on(lua_State *L, lua_State *co, int arguments, lua_KFunction again, finisher finish)
 {
     struct mare__local *process = mare__self(L);
+    // Whose yield the last one was is over: the handlers of a process that was killed while it
+    // waited run here, too.
+    process->yield = MARE__YIELD_BY_PROGRAM;
     int results, status = lua_resume(co, L, arguments, &results);
     if (status == LUA_YIELD && process->yield != MARE__YIELD_BY_PROGRAM)
         return lua_yieldk(L, 0, 0, again);

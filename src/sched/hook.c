@@ -84,7 +84,7 @@ static void set_hook(struct mare__local *process, lua_State *L, int mask, int co
     if (mask)
         lua_sethook(L, on_event, mask, count);
     else
-        mare__hook_rest(L);
+        mare__hook_rest(process, L);
     atomic_signal_fence(memory_order_seq_cst);
     process->hooking = false;
 }
@@ -353,7 +353,7 @@ void mare__hook_inherit(lua_State *L, lua_State *made)
 {
     struct mare__local *process = mare__self(L);
     if (lua_gethook(made) == on_event)
-        mare__hook_rest(made); // nobody would be told
+        mare__hook_rest(process, made); // nobody would be told
     const struct setting *from = process->hooked ? setting_of(L, 0, false) : NULL;
     if (from && from->mask) {
         int mask = from->mask, count = from->count;

@@ -95,6 +95,13 @@ static bool is_closed(mare_channel *channel)
     return closed;
 }
 
+// A row that is being written.
+struct row {
+    mare_process_info *info;
+    mare_channel **socket; // the channel that tells of a descriptor: a reference; or NULL
+};
+
+// To ask what a descriptor is takes system calls, and so it is done when no lock is held any more.
 // A descriptor is closed after the channel that tells of it: what was found out while the channel
 // was open is about this one, and not about another that got its number.
 static void describe_descriptor(mare_channel *channel, mare_process_info *info)
@@ -108,8 +115,9 @@ static void describe_descriptor(mare_channel *channel, mare_process_info *info)
         info->what[0] = '\0';
 }
 
-static void describe_event(mare_channel *channel, mare_process_info *info)
+static void describe_event(mare_channel *channel, struct row *row)
 {
+    mare_process_info *info = row->info;
     static const char *const texts[] = {
         [MARE__TELLS_NOTHING] = "",
         [MARE__TELLS_MEMORY] = "for a stream in memory",
@@ -121,25 +129,27 @@ static void describe_event(mare_channel *channel, mare_process_info *info)
         [MARE__TELLS_FAR] = "to receive from a channel of another node",
     };
     const struct mare__event *event = &channel->event;
-    if (event->tells == MARE__TELLS_READ || event->tells == MARE__TELLS_WRITE)
-        describe_descriptor(channel, info);
-    else if (event->tells == MARE__TELLS_CHANGE)
+    if (event->tells == MARE__TELLS_READ || event->tells == MARE__TELLS_WRITE) {
+        if (row->socket)
+            *row->socket = mare_chan_ref(channel);
+    } else if (event->tells == MARE__TELLS_CHANGE) {
         snprintf(info->what, sizeof info->what, "for a change of %s", event->name);
-    else if (event->tells == MARE__TELLS_PROGRAM)
+    } else if (event->tells == MARE__TELLS_PROGRAM) {
         snprintf(info->what, sizeof info->what, "for the end of the program with pid %d",
                  event->number);
-    else
+    } else {
         copy_text(info->what, sizeof info->what, texts[event->tells]);
+    }
 }
 
 // Returns the word for a wait at a channel: the end of a process and an event are waited for there,
 // too.
-static const char *describe_channel(mare_channel *channel, const char *word,
-                                    mare_process_info *info)
+static const char *describe_channel(mare_channel *channel, const char *word, struct row *row)
 {
+    mare_process_info *info = row->info;
     info->waits_for = channel->ends ? channel->ends : channel->id;
     if (!channel->id && !channel->ends)
-        describe_event(channel, info);
+        describe_event(channel, row);
     copy_text(info->channel, sizeof info->channel, channel->name);
     copy_text(info->channel_made, sizeof info->channel_made,
               channel->made ? channel->made->text : NULL);
@@ -185,26 +195,28 @@ static bool describe_call(lua_State *L, mare_process_info *info)
     return info->waits_for != 0;
 }
 
-static void describe_select(lua_State *L, const struct mare__sleep *sleep, mare_process_info *info)
+static void describe_select(lua_State *L, const struct mare__sleep *sleep, struct row *row)
 {
+    mare_process_info *info = row->info;
     if (describe_call(L, info))
         return;
     const struct mare__case *first = sleep->cases;
     info->waits = "select";
     info->cases = sleep->case_count;
     if (first && sleep->case_count > 0 && (!first->about || !first->channel->id))
-        info->first = describe_channel(first->channel, first->send ? "send" : "receive", info);
+        info->first = describe_channel(first->channel, first->send ? "send" : "receive", row);
 }
 
-static void describe_sleep(lua_State *L, const struct mare__sleep *sleep, mare_process_info *info)
+static void describe_sleep(lua_State *L, const struct mare__sleep *sleep, struct row *row)
 {
+    mare_process_info *info = row->info;
     // Relaxed: see mare__sleep_commit, which may just find that it need not wait.
     uint8_t waits = __atomic_load_n(&sleep->waits, __ATOMIC_RELAXED);
     if ((waits == MARE__WAITS_TO_SEND || waits == MARE__WAITS_TO_RECEIVE) && sleep->waits_for) {
         info->waits = describe_channel(sleep->waits_for,
-                                       waits == MARE__WAITS_TO_SEND ? "send" : "receive", info);
+                                       waits == MARE__WAITS_TO_SEND ? "send" : "receive", row);
     } else if (waits == MARE__WAITS_IN_SELECT) {
-        describe_select(L, sleep, info);
+        describe_select(L, sleep, row);
     } else if (waits == MARE__WAITS_FOR_TIME) {
         info->waits = "time";
     }
@@ -212,14 +224,14 @@ static void describe_sleep(lua_State *L, const struct mare__sleep *sleep, mare_p
 
 // For a process at rest: `routine` is one of several, or NULL.
 static void describe_rest(const struct mare__local *process, const struct mare__routine *routine,
-                          mare_process_info *info)
+                          struct row *row)
 {
     const struct mare__nested *nest = routine ? routine->nest : process->nest;
     uint32_t nested = routine ? routine->nested : process->nested;
     lua_State *L = nested > 0 ? nest[nested - 1].co : routine ? routine->thread : process->state;
-    describe_place(L, &info->at);
-    info->routine = routine ? routine->id : 1;
-    describe_sleep(L, routine ? &routine->sleep : &process->sleep, info);
+    describe_place(L, &row->info->at);
+    row->info->routine = routine ? routine->id : 1;
+    describe_sleep(L, routine ? &routine->sleep : &process->sleep, row);
 }
 
 static void describe_process(struct mare__local *process, unsigned status, mare_process_info *info)
@@ -250,18 +262,31 @@ static bool is_at_rest(const struct mare__local *process, unsigned status)
 
 struct listing {
     mare_process_info *rows;
+    mare_channel **sockets; // one for each row; or NULL: not enough memory
     size_t room, count;
 };
 
-// The next row, of this process; NULL: there is no room.
-static mare_process_info *next_row(struct listing *list, struct mare__local *process,
-                                   unsigned status)
+// The next row, of this process; false: there is no room.
+static bool next_row(struct listing *list, struct mare__local *process, unsigned status,
+                     struct row *row)
 {
-    mare_process_info *row = list->count < list->room ? &list->rows[list->count] : NULL;
-    list->count++;
-    if (row)
-        describe_process(process, status, row);
-    return row;
+    size_t at = list->count++;
+    if (at >= list->room)
+        return false;
+    *row = (struct row){&list->rows[at], list->sockets ? &list->sockets[at] : NULL};
+    describe_process(process, status, row->info);
+    return true;
+}
+
+// When everybody may go on.
+static void describe_sockets(struct listing *list)
+{
+    for (size_t i = 0; list->sockets && i < list->count && i < list->room; i++)
+        if (list->sockets[i]) {
+            describe_descriptor(list->sockets[i], &list->rows[i]);
+            mare_chan_unref(list->sockets[i]);
+        }
+    mare__free(list->sockets);
 }
 
 static void list_process(struct listing *list, struct mare__local *process, bool all)
@@ -271,36 +296,38 @@ static void list_process(struct listing *list, struct mare__local *process, bool
     bool rests = is_at_rest(process, status);
     struct mare__pool *pool = rests ? atomic_load(&process->pool) : NULL;
     struct mare__list *first = pool ? pool->all.next : NULL;
-    mare_process_info *row = NULL;
+    struct row row;
     unsigned routines = 0;
-    if (!pool || !all || first == &pool->all)
-        row = next_row(list, process, status);
-    if (row && rests)
-        describe_rest(process, pool ? &pool->main : NULL, row);
+    bool listed = false;
     for (struct mare__list *r = first; pool && r != &pool->all; r = r->next)
         routines++;
-    if (row)
-        row->routines = pool ? routines : 1;
-    for (struct mare__list *r = first; pool && all && r != &pool->all; r = r->next) {
-        row = next_row(list, process, status);
-        if (row) {
-            describe_rest(process, MARE__ENTRY(r, struct mare__routine, in_all), row);
-            row->routines = routines;
+    if (!pool || !all || first == &pool->all)
+        listed = next_row(list, process, status, &row);
+    if (listed && rests)
+        describe_rest(process, pool ? &pool->main : NULL, &row);
+    if (listed)
+        row.info->routines = pool ? routines : 1;
+    for (struct mare__list *r = first; pool && all && r != &pool->all; r = r->next)
+        if (next_row(list, process, status, &row)) {
+            describe_rest(process, MARE__ENTRY(r, struct mare__routine, in_all), &row);
+            row.info->routines = routines;
         }
-    }
 }
 
 static size_t list(mare_runtime *runtime, mare_process_info *rows, size_t room, bool all)
 {
     if (!mare__runtime_valid(runtime))
         return 0;
-    struct listing listing = {rows, room, 0};
+    struct listing listing = {.rows = rows, .room = room};
+    if (room > 0)
+        listing.sockets = mare__alloc_zero(room * sizeof(mare_channel *));
     mare__look_begin(runtime);
     mare__lock_acquire(&runtime->process_lock);
     for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next)
         list_process(&listing, MARE__ENTRY(l, struct mare__local, in_all), all);
     mare__lock_release(&runtime->process_lock);
     mare__look_end(runtime);
+    describe_sockets(&listing);
     return listing.count;
 }
 

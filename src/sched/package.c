@@ -239,15 +239,37 @@ static int all_results(lua_State *L, int status, lua_KContext context)
     return lua_gettop(L);
 }
 
+// loader (light userdata) -> the function
+static int read_loader(lua_State *L)
+{
+    const struct preloaded *found = mare__passed(L, 1);
+    return mare__unmarshal(L, &found->loader);
+}
+
+// Pushes a loader that was copied. An `arrive` may run meanwhile, and may spawn: then the process
+// may have other modules, and has given back these.
+static void push_loader(lua_State *L, struct preloaded *found)
+{
+    struct mare__pass pass;
+    mare__ref(&found->object);
+    lua_pushcfunction(L, read_loader);
+    mare__pass_push(L, &pass, found);
+    int status = lua_pcall(L, 1, 1, 0);
+    mare__pass_end(L, &pass);
+    mare__unref(&found->object);
+    if (status != LUA_OK)
+        lua_error(L);
+}
+
 // A loader that was copied: makes it, and calls it in its own place. name, data -> its results.
 static int load_inherited(lua_State *L)
 {
     const char *name = luaL_checkstring(L, lua_upvalueindex(1));
-    const struct preloaded *found = find_preloaded(mare__self(L)->modules, name);
+    struct preloaded *found = find_preloaded(mare__self(L)->modules, name);
     if (!found || found->why)
         return luaL_error(L, "the loader of module '%s' was not copied", name);
     int arguments = lua_gettop(L);
-    mare__unmarshal(L, &found->loader);
+    push_loader(L, found);
     lua_insert(L, 1);
     lua_callk(L, arguments, LUA_MULTRET, 0, all_results);
     return all_results(L, LUA_OK, 0);
@@ -281,16 +303,14 @@ static void apply(lua_State *L, const struct mare__modules *modules)
     lua_pop(L, 1);
 }
 
-// For the library on top of the stack: a number that changes when its paths or its loaders do.
-// Every spawn asks, so nothing is compared but addresses. What they belong to is kept (see
-// remember), so that nothing new can have the same one.
-static uintptr_t fingerprint(lua_State *L)
+// For the path, cpath and preload on top of the stack, which are popped: a number that changes when
+// one of the paths or loaders does. Every spawn asks, so nothing is compared but addresses. What
+// they belong to is kept (see remember), so that nothing new can have the same one.
+static uintptr_t pop_print(lua_State *L)
 {
-    uintptr_t print = 0, count = 0;
-    lua_getfield(L, -1, "path");
-    lua_getfield(L, -2, "cpath");
-    print = (uintptr_t)lua_topointer(L, -2) * 31 + (uintptr_t)lua_topointer(L, -1);
-    if (lua_getfield(L, -3, "preload") == LUA_TTABLE)
+    uintptr_t print = (uintptr_t)lua_topointer(L, -3) * 31 + (uintptr_t)lua_topointer(L, -2);
+    uintptr_t count = 0;
+    if (lua_istable(L, -1))
         for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) // in any order
             print += ((uintptr_t)lua_topointer(L, -2) * 31 + (uintptr_t)lua_topointer(L, -1)) * 31 +
                      ++count;
@@ -298,22 +318,45 @@ static uintptr_t fingerprint(lua_State *L)
     return print;
 }
 
-// Notes what the library on top of the stack has.
-static void remember(lua_State *L)
+// Of the library on top of the stack.
+static uintptr_t fingerprint(lua_State *L)
 {
-    mare__self(L)->modules_print = fingerprint(L);
-    lua_newtable(L);
-    lua_getfield(L, -2, "path");
-    lua_rawseti(L, -2, 1);
+    lua_getfield(L, -1, "path");
     lua_getfield(L, -2, "cpath");
-    lua_rawseti(L, -2, 2);
-    if (lua_getfield(L, -2, "preload") == LUA_TTABLE)
+    lua_getfield(L, -3, "preload");
+    return pop_print(L);
+}
+
+// What a library hands on, in a table.
+enum { PATH = 1, CPATH, PRELOAD };
+
+// Pushes that of the library on top of the stack, as it is now: what runs later, while the loaders
+// are copied, may change the library.
+static void push_handed_on(lua_State *L)
+{
+    lua_createtable(L, PRELOAD, 0);
+    lua_newtable(L);
+    lua_getfield(L, -3, "path");
+    lua_rawseti(L, -3, PATH);
+    lua_getfield(L, -3, "cpath");
+    lua_rawseti(L, -3, CPATH);
+    if (lua_getfield(L, -3, "preload") == LUA_TTABLE)
         for (lua_pushnil(L); lua_next(L, -2);) {
             lua_pushvalue(L, -2);
             lua_insert(L, -2);
             lua_rawset(L, -5);
         }
     lua_pop(L, 1);
+    lua_rawseti(L, -2, PRELOAD);
+}
+
+// Notes that this was handed on, and pops it.
+static void remember(lua_State *L)
+{
+    lua_rawgeti(L, -1, PATH);
+    lua_rawgeti(L, -2, CPATH);
+    lua_rawgeti(L, -3, PRELOAD);
+    mare__self(L)->modules_print = pop_print(L);
     lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_PRELOAD);
 }
 
@@ -338,6 +381,7 @@ void mare__package_patch(lua_State *L)
     lua_pop(L, 1);
     if (modules)
         apply(L, modules);
+    push_handed_on(L);
     remember(L);
     lua_pushvalue(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_PACKAGE);
@@ -367,9 +411,9 @@ static char *copy_string(lua_State *L, const char *string)
     return strcpy(copy, string);
 }
 
-static char *copy_field(lua_State *L, const char *field)
+static char *copy_field(lua_State *L, int field)
 {
-    lua_getfield(L, 1, field);
+    lua_rawgeti(L, 1, field);
     char *copy = lua_type(L, -1) == LUA_TSTRING ? copy_string(L, lua_tostring(L, -1)) : NULL;
     lua_pop(L, 1);
     return copy;
@@ -382,10 +426,13 @@ static void copy_loader(lua_State *L, struct preloaded *preloaded)
     struct mare__leaving *leaving = NULL;
     int top = lua_gettop(L);
     mare_err err = mare__marshal(L, top, 1, &preloaded->loader, "loader", &leaving);
+    bool refers = !err && preloaded->loader.handles != 0;
+    if (refers)
+        mare__message_clear(&preloaded->loader);
     mare__leaving_drop(&leaving);
-    const char *why = err                         ? lua_tostring(L, -1)
-                      : preloaded->loader.handles ? "it refers to channels or other objects"
-                                                  : NULL;
+    const char *why = err      ? lua_tostring(L, -1)
+                      : refers ? "it refers to channels or other objects"
+                               : NULL;
     if (why)
         preloaded->why = copy_string(L, why);
     lua_settop(L, top);
@@ -412,14 +459,13 @@ static struct preloaded *copy_preloaded(lua_State *L)
     return NULL;
 }
 
-// package, modules (light userdata, with room for the entries) -> nothing; fills them.
+// what is handed on, modules (light userdata, with room for the entries) -> nothing; fills them.
 static int fill_modules(lua_State *L)
 {
     struct mare__modules *modules = mare__passed(L, 2);
-    modules->path = copy_field(L, "path");
-    modules->cpath = copy_field(L, "cpath");
-    if (lua_getfield(L, 1, "preload") != LUA_TTABLE)
-        return 0;
+    modules->path = copy_field(L, PATH);
+    modules->cpath = copy_field(L, CPATH);
+    lua_rawgeti(L, 1, PRELOAD);
     for (lua_pushnil(L); lua_next(L, 3); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
             continue;
@@ -444,9 +490,10 @@ static void remake(lua_State *L)
 {
     struct mare__local *self = mare__self(L);
     size_t room = 0;
-    if (lua_getfield(L, -1, "preload") == LUA_TTABLE)
-        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
-            room++;
+    push_handed_on(L);
+    lua_rawgeti(L, -1, PRELOAD);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        room++;
     lua_pop(L, 1);
     struct mare__modules *modules = mare__alloc_zero(sizeof *modules + room * sizeof(void *));
     if (!modules) {

@@ -186,8 +186,8 @@ static void on_count(lua_State *L, lua_Debug *event)
         mare__give_way(L);
 }
 
-void mare__hook_rest(lua_State *L)
+void mare__hook_rest(const struct mare__local *process, lua_State *L)
 {
-    int count = mare__self(L)->shared.runtime->platform.instructions;
+    int count = process->shared.runtime->platform.instructions;
     lua_sethook(L, count ? on_count : NULL, count ? LUA_MASKCOUNT : 0, count);
 }

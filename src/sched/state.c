@@ -171,7 +171,7 @@ bool mare__state_open(struct mare__local *process, const struct mare__code *code
     lua_pushglobaltable(L);
     process->globals = lua_topointer(L, -1);
     lua_pop(L, 1);
-    mare__hook_rest(L);
+    mare__hook_rest(process, L);
     process->state = process->routine = process->current = L;
     // Release: who lists the processes looks at the arena.
     atomic_store_explicit(&process->arena, arena, memory_order_release);

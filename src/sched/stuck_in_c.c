@@ -185,15 +185,22 @@ static bool is_same_call(struct mare__worker *worker, lua_State *L)
     return same;
 }
 
+// What was noted in the turn before says nothing of this one. It may have ended in C, so that
+// nobody was heard of after the report.
+static void forget_last_turn(struct mare__worker *worker)
+{
+    if (worker->age_ns > worker->tick.period_ns) // the second tick of this turn, or a later one
+        return;
+    worker->heard_ns = worker->heard_burnt_ns = 0;
+    worker->told = false;
+}
+
 bool mare__stuck_watch(struct mare__worker *worker, struct mare__local *process)
 {
     uint64_t limit_ns = worker->runtime->stuck_ns;
     if (limit_ns == 0 || process->own) // which is what a thread of its own is for
         return false;
-    if (worker->heard_ns > worker->age_ns) { // a new turn
-        worker->heard_ns = worker->heard_burnt_ns = 0;
-        worker->told = false;
-    }
+    forget_last_turn(worker);
     uint64_t silent_ns = worker->age_ns - worker->heard_ns;
     if (silent_ns < limit_ns / 2) {
         worker->heard_burnt_ns = worker->burnt_ns;
@@ -210,6 +217,7 @@ bool mare__stuck_watch(struct mare__worker *worker, struct mare__local *process)
 void mare__stuck_heard(lua_State *L, struct mare__local *process)
 {
     struct mare__worker *worker = process->worker;
+    forget_last_turn(worker);
     uint64_t silent_ns = worker->age_ns - worker->heard_ns;
     worker->heard_ns = worker->age_ns;
     worker->heard_burnt_ns = worker->burnt_ns;

@@ -36,8 +36,9 @@ bool mare__workers_stuck(mare_runtime *runtime);
 // In a hook: yields, if that is possible here.
 void mare__give_way(lua_State *L);
 
-// Leaves a coroutine with no hook, or with what counts its instructions if the platform wants that.
-void mare__hook_rest(lua_State *L);
+// Leaves a coroutine of a process, which may be at rest, with no hook, or with what counts its
+// instructions if the platform wants that.
+void mare__hook_rest(const struct mare__local *process, lua_State *L);
 
 // ---- crew.c -------------------------------------------------------------------------------------
 // A block of zeros of a kind's size, or NULL; and its return. Any thread; workers keep some.

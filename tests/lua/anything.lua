@@ -153,9 +153,7 @@ local function life(seed, share, left, generation, body)
             mare.sleep(moment())
         end)
         coroutine.resume(co)
-        -- Only where it is looked for: in one of thirty runs, with a collector that never rests, a
-        -- program that exits meanwhile reads freed memory.
-        if random(2) == 1 and os.getenv "MARE_STRESS_SECONDS" then
+        if random(2) == 1 then
             mare.go(coroutine.resume, co)
             mare.yield()
         end

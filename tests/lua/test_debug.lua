@@ -40,6 +40,32 @@ return {
         t.ok(trace:find "'coroutine.yield'", trace)
     end,
 
+    coroutines_in_which_another_routine_waits = function()
+        t.eq({there [[
+            local mare = require "mare"
+            local routine, inner, calls = nil, nil, 0
+            local r = mare.go(function()
+                routine = coroutine.running()
+                inner = coroutine.create(function() mare.sleep(0.01) return pcall(error) end)
+                coroutine.resume(inner)
+            end)
+            mare.yield()
+            local hooks = {}
+            for i, co in ipairs {routine, inner} do
+                debug.sethook(co, print, "c")
+                hooks[2 * i - 1] = debug.gethook(co) == print
+                debug.sethook(co)
+                hooks[2 * i] = debug.gethook(co)
+                debug.sethook(co, function() calls = calls + 1 end, "c")
+                debug.traceback(co)
+                debug.getlocal(co, 0, 1)
+                debug.setlocal(co, 0, 1, 1)
+            end
+            local ok = r:join()
+            return hooks[1], hooks[2], hooks[3], hooks[4], ok, calls > 1
+        ]]}, {true, nil, true, nil, true, true})
+    end,
+
     getinfo_and_locals = function()
         t.eq({there [[
             local function f(a, b)

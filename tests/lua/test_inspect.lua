@@ -79,6 +79,33 @@ return {
         t.eq(got.err, "")
     end,
 
+    -- A turn that ends in C leaves nothing behind for the next one.
+    each_that_sleeps_in_its_last_call_is_told = function()
+        t.needs_preemption()
+        local code <close> = shell.file [[
+            local mare = require "mare"
+            mare.workers(1)
+            for _, name in ipairs {"one", "two"} do
+                mare.spawn({name = name}, function()
+                    local pipe = io.popen "sleep 1"
+                    return pipe:read "a"
+                end):join()
+            end
+            for _ = 1, 2 do
+                mare.spawn(function()
+                    local clock = os.clock()
+                    repeat until os.clock() - clock > 0.1
+                end)
+            end
+        ]]
+        local got = shell.run("MARE_STUCK=0.2 " .. shell.mare .. " " .. code.name)
+        local told = "mare: process %d+ %(NAME%) has held a worker for [%d.]+ s, "
+            .. "in a C function 'read' called at [^\n]*:6\n"
+        t.eq(got.code, 0)
+        t.ok(got.err:find("^" .. told:gsub("NAME", "one") .. told:gsub("NAME", "two") .. "$"),
+            got.err)
+    end,
+
     who_computes_in_a_c_function_is_told = function()
         t.needs_preemption()
         local code <close> = shell.file [[

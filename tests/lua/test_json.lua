@@ -181,6 +181,28 @@ return {
         t.eq(decode '{"a":1,"b":2,"a":3}', {a = 3, b = 2})
     end,
 
+    finalizers_may_change_what_is_sorted = function()
+        local value, times = {}, 0
+        local function garbage() -- anew with each cycle of the collector
+            setmetatable({}, {__gc = function()
+                times = times + 1
+                if times > 300 then return end
+                value["more " .. times] = times
+                value["name " .. times] = nil
+                garbage()
+            end})
+        end
+        for i = 1, 500 do value["name " .. i] = i end
+        collectgarbage("incremental", 100, 100)
+        garbage()
+        for _ = 1, 5000 do
+            local ok, text = pcall(encode, value, {sorted = true})
+            t.ok(ok or text:find "nil %(use json%.null%)", text)
+            if times > 300 then break end
+        end
+        t.eq(#decode(encode(value, {sorted = true})) == 0 and times, 301)
+    end,
+
     texts_for_people_are_sorted_and_indented = function()
         local value = {b = {1, {c = null}}, a = json.array(), ["\u{e9}"] = {}, ["a b"] = 1}
         t.eq(encode(value, {sorted = true}), '{"a":[],"a b":1,"b":[1,{"c":null}],"é":{}}')

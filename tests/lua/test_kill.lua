@@ -512,6 +512,56 @@ return {
         end), {"iterator", "coroutine", "process"})
     end,
 
+    -- What the coroutines of handlers and finalizers yield is theirs, however the process was killed.
+    generators_work_in_handlers_and_finalizers = function()
+        local ways = {
+            waits = function() mare.channel():receive() end,
+            sleeps = function() mare.sleep(1000) end,
+            yields = function() while true do mare.yield() end end,
+        }
+        if not os.getenv "MARE_TEST_NO_PREEMPTION" then
+            ways.computes = function() while true do end end
+        end
+        local function body(log, way, routines)
+            local function count(name)
+                local sum = 0
+                for i in coroutine.wrap(function()
+                    for i = 1, 3 do coroutine.yield(i) end
+                end) do sum = sum + i end
+                do
+                    local co = coroutine.create(coroutine.yield)
+                    coroutine.resume(co)
+                    log:trysend(name, sum, coroutine.status(co))
+                end
+                collectgarbage()
+            end
+            setmetatable({}, {__gc = function() count "finalizer" end})
+            local function life()
+                coroutine.wrap(function()
+                    local _guard <close> = setmetatable({}, {__close = function()
+                        count "handler"
+                    end})
+                    log:send "here"
+                    way()
+                end)()
+            end
+            if routines then mare.go(life) else life() end
+        end
+        for name, way in pairs(ways) do
+            for _, routines in ipairs {false, true} do
+                t.with_workers(2, function()
+                    local log = mare.channel(10)
+                    local p = mare.spawn(body, log, way, routines)
+                    t.eq({log:receive(t.patience)}, {"here"})
+                    p:kill()
+                    t.fails("killed", p:join(t.patience))
+                    t.eq({log:tryreceive()}, {"handler", 6, "suspended"}, name)
+                    t.eq({log:tryreceive()}, {"finalizer", 6, "suspended"}, name)
+                end)
+            end
+        end
+    end,
+
     -- An error that a hook raised once left no hook to stop what runs after it.
     an_endless_handler_ends_wherever_the_kill_came = function()
         t.needs_preemption()

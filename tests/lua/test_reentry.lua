@@ -224,6 +224,36 @@ return {
         t.eq(#other, 1)
     end,
 
+    -- A finalizer runs as the stack grows, after the cases were counted.
+    the_table_of_cases_may_grow_before_it_is_read = function()
+        local ch, select = mare.channel(), mare.select
+        local cases, times, ended = {}, 0, false
+        local function garbage() -- anew with each cycle of the collector
+            setmetatable({}, {__gc = function()
+                times = times + 1
+                for i = #cases + 1, #cases + 500 do cases[i] = ch end
+                if not ended then garbage() end
+            end})
+        end
+        local function deep(depth) -- so that the stack ends at any place
+            if depth > 0 then
+                local result = deep(depth - 1)
+                return result
+            end
+            local many = {}
+            cases = many
+            for i = 1, 900 do many[i] = ch end
+            local result = select(many, 0)
+            return result
+        end
+        collectgarbage("incremental", 0, 1000) -- a cycle a step
+        garbage()
+        for depth = 1, 400 do coroutine.wrap(deep)(depth) end
+        ended = true
+        collectgarbage "generational"
+        t.ok(times > 100, times)
+    end,
+
     what_stands_in_two_cases_leaves_with_the_one_that_fired = function()
         local a, b = mare.channel(1), mare.channel(1)
         for _, full in ipairs {a, b} do

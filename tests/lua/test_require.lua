@@ -195,6 +195,75 @@ return {
             true), err)
     end,
 
+    loaders_that_change_the_loaders_while_they_are_copied = function()
+        t.eq({there [[
+            local mare = require "mare"
+            local odd = setmetatable({}, {__travel = function()
+                for i = 1, 300 do package.preload["more" .. i] = function() return i end end
+                package.preload.first = nil
+                return "odd", 7
+            end})
+            package.preload.odd = function() return {arrive = function(v) return v end} end
+            for _, name in ipairs {"first", "second", "third"} do
+                package.preload[name] = function() return odd end
+            end
+            local function load_all()
+                return require "first", require "third", (pcall(require, "more3"))
+            end
+            local ok, first, third, more = mare.spawn(load_all):join()
+            package.preload.first = function() return 1 end
+            package.preload.third = nil
+            local function load_more() return (require "more3") end
+            return ok, first, third, more, mare.spawn(load_more):join()
+        ]]}, {true, 7, 7, false, true, 3})
+    end,
+
+    -- What is read was inherited, and what reads it inherits something else.
+    a_loader_whose_module_spawns_as_it_arrives = function()
+        t.eq({there [[
+            local mare = require "mare"
+            package.preload.odd = function()
+                return {arrive = function(v)
+                    package.preload.mine = nil
+                    require "mare".spawn(function() end)
+                    return v
+                end}
+            end
+            local function odd(v)
+                return setmetatable({}, {__travel = function() return "odd", v end})
+            end
+            local values = {odd(("x"):rep(1000)), odd(2), ("y"):rep(1000)}
+            package.preload.mine = function() return values end
+            local go = mare.channel()
+            local p = mare.spawn(function()
+                go:receive()
+                local values = require "mine"
+                return #values[1], values[2], values[3] == ("y"):rep(1000)
+            end)
+            package.path = "?.lua"
+            mare.spawn(function() end):join() -- now only p has what it inherited
+            go:send()
+            return p:join()
+        ]]}, {true, 1000, 2, true})
+    end,
+
+    a_loader_that_is_not_inherited_keeps_nothing = function()
+        t.eq(there [[
+            local mare = require "mare"
+            local function count()
+                collectgarbage()
+                local n = 0
+                for _, c in ipairs(mare.channels()) do n = n + (c.capacity == 77 and 1 or 0) end
+                return n
+            end
+            local ch = mare.channel(77)
+            package.preload.mine = function() return ch end
+            mare.spawn(function() end):join()
+            package.preload.mine, ch = nil, nil
+            return count()
+        ]], 0)
+    end,
+
     who_has_handed_on_paths_of_its_own_looks_there = function()
         local err = there [[
             package.path = "/nowhere/?.lua"

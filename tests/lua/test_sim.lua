@@ -87,6 +87,10 @@ return {
         refuses("`requests`", {requests = 1})
         refuses("`names`", {names = "a"})
         refuses("'at'", {requests = {{0, "enter", at = 5}}})
+        for _, length in ipairs {-1, math.mininteger, math.maxinteger, 1 << 59} do
+            local says = setmetatable({}, {__len = function() return length end})
+            refuses("`requests` are more than", {requests = says})
+        end
         refuses("`hold_us`", {requests = {{0, "enter", hold_us = -5}}})
         refuses("`hold_us`", {requests = {{0, "enter", hold_us = true}}})
         refuses("0 to 2", {members = {[9] = {repair = 0}}})
