@@ -306,7 +306,8 @@ local uses = {
         end
         for name, cases in pairs {insert = {{"x"}, {5}, {1, "x"}, {"2", "x"}, {3.0, "x"},
             {100011, "x"}, {100012, "x"}, {0, "x"}, {-1 << 63, "x"}, {1.5, "x"}, {{}, "x"},
-            {1, 2, 3}}, remove = {{}, {1}, {"2"}, {3.0}, {100010}, {100011}, {100012}, {0}, {{}}}} do
+            {1, 2, 3}},
+            remove = {{}, {1}, {"2"}, {3.0}, {100010}, {100011}, {100012}, {0}, {{}}}} do
             for _, case in ipairs(cases) do
                 local mine, other = lists()
                 local got = table.pack(pcall(own[name], mine, table.unpack(case)))
