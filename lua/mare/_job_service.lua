@@ -200,7 +200,7 @@ local function run(job, gone)
             and "the program must return nothing, a boolean, or a number from 0 to 255" or nil,
             status)
     else conclude(job, reason or "failed", text, 1) end
-    if left then left:join() end -- it keeps its place until it is really gone
+    if not ok and left then left:join() end -- it keeps its place until it is really gone
 end
 
 -- The life of a job, from its submission on.

@@ -15,6 +15,7 @@ local introductions, credentials = require "mare._keeper_introductions", require
 local failures = require "mare._keeper_failures"
 
 local HANDSHAKE, DIAL, ASK = 5, 10, 1 -- seconds
+local HASTE = 2 -- seconds that a dial has, before the node that is dialled may come in by itself
 local HANDSHAKES = 256 -- of connections that come, at once: few enough to be over in time
 local FIRST_PAUSE, LAST_PAUSE = 0.1, 10 -- seconds before an address that failed is tried again
 local LINES = 100 -- lines of the log, at once, about one node or guest that is connected
@@ -129,7 +130,7 @@ local function begin(stream, dials, name, host)
         events, service)
     if not session then return nil, message, code end
     sessions[session] = {service = service, dials = dials, wanted = name, host = host,
-        certificate = certificate, proved = owner}
+        certificate = certificate, proved = owner, near = news.is_near(host or "", dials)}
     return session
 end
 
@@ -195,6 +196,11 @@ local function dial(address, name, key)
     local fine, stream, message, code = pcall(open, address, name)
     if not fine then stream, message, code = nil, tostring(stream), "invalid" end
     local session
+    local member = name and members[name]
+    if stream and member and member.session then -- it has come in meanwhile
+        stream:close()
+        return forget_dial(key, true, name)
+    end
     if stream then session, message, code = begin(stream, true, name, address) end
     if not session then
         if not message:find(address, 1, true) then message = address .. ": " .. message end
@@ -231,7 +237,7 @@ function reach(name, address, reply)
     if dialling[key] then
         dialling[key][#dialling[key] + 1] = reply
     else
-        dialling[key] = {reply}
+        dialling[key] = {reply, began = mare.now()}
         mare.go(dial, address, name, key)
     end
 end
@@ -258,7 +264,8 @@ local function judge(session, name, group, incarnation, their_stamp)
         return "denied", "it is not in the list of those who may come in"
     end
     local member = members[name]
-    if dialling[name] and self.name < name then
+    -- A dial that takes long may be to a wrong address, or to one that never answers.
+    if dialling[name] and self.name < name and mare.now() < dialling[name].began + HASTE then
         return "duplicate", "the other connection between the two is used"
     elseif not (member and member.session) then
         return nil
@@ -367,8 +374,12 @@ local function on_over(session, word, text, by_peer)
         if dialling[mine.key] and word == "duplicate" then -- the other session comes in, or not
             local waiting = dialling[mine.key]
             mare.go(function()
-                mare.sleep(DIAL)
-                if dialling[mine.key] == waiting then forget_dial(mine.key, nil, why, "nonode") end
+                mare.sleep(HASTE)
+                if dialling[mine.key] ~= waiting then return end
+                if mare.now() < waiting.began + DIAL then
+                    return dial(mine.host, mine.wanted, mine.key)
+                end
+                forget_dial(mine.key, nil, why, "nonode")
             end)
         elseif dialling[mine.key] then
             forget_dial(mine.key, nil, why, word == "denied" and "denied" or word == "name"
@@ -422,7 +433,10 @@ local asked = {}
 
 function asked.ping(_, reply) answer(reply, true) end
 
-function asked.gossip(from, _, items) news.hear(items, from) end
+function asked.gossip(from, _, items)
+    local mine = members[from] and sessions[members[from].session]
+    news.hear(items, from, mine and mine.near)
+end
 
 function asked.find(_, reply, name)
     if name:find "^mare%." then return answer(reply, nil, "nobody has that name", "noname") end
@@ -686,7 +700,8 @@ local function on_event(session, word, ...)
     elseif word == "introduce" then
         introductions.introduce(members, session, ...)
     elseif word == "claim" then
-        mare.go(introductions.claimed, members, reach, session, ...)
+        local mine = sessions[session]
+        mare.go(introductions.claimed, members, reach, session, mine and mine.near, ...)
     elseif word == "dropped" then
         log("a message could not go to %s: %s", sessions[session] and sessions[session].name, ...)
     elseif sessions[session] and sessions[session].name then

@@ -2,10 +2,11 @@
 -- References to a third node's objects. When node b sends node c a reference to an object of node
 -- a, b introduces c to a, and c claims the object there. See src/node/introduce.c. Part of the
 -- process that keeps a node: see _keeper.lua.
-local mare, raw = require "mare", require "mare._node"
+local mare, raw, news = require "mare", require "mare._node", require "mare._keeper_members"
 
 local PATIENCE, AGAIN = 5, 10 -- the least seconds to claim; seconds until a failed node is retried
 local DIALS, FAILED = 16, 1000 -- the most nodes dialled for claims at once; remembered as failed
+local TRIALS = 16 -- dials in vain for one introducer; one more after each AGAIN seconds
 local KEPT, MOST = 30, 4096 -- seconds that an unclaimed object is kept; the most of one node
 local CROWD = 256 -- the most claims of a node that may wait for their introductions
 local TIDY = 2 -- seconds until references that passed through here are collected
@@ -20,6 +21,7 @@ local early = {}    -- by key: {reply, secret, from = claimant, introducer, cloc
 local crowds = {}   -- by claimant: how many claims in `early`
 local failed, failures = {}, 0 -- by node: when it could not be reached
 local meeting, dials = {}, 0 -- by node that is dialled: how many claims wait for it
+local wasted, wasters = {}, 0 -- by introducer: the time when the next dial in vain is due
 local sweeping, tidying = false, false
 
 local function key_of(introducer, claimant, number)
@@ -169,14 +171,27 @@ function introductions.introduce(members, session, whom, object, number, secret)
     end)
 end
 
+-- Notes that a dial for an introducer was in vain. Else one that makes up nodes and addresses could
+-- use us to look for programs in our network.
+local function waste(introducer)
+    if not wasted[introducer] then
+        if wasters >= FAILED then wasted, wasters = {}, 0 end
+        wasters = wasters + 1
+    end
+    wasted[introducer] = math.max(wasted[introducer] or -math.huge, mare.now()) + AGAIN
+end
+
 -- Waits until there is a session with a node. The introducer has told its address.
-local function meet(members, reach, home, address, deadline)
-    local again = (failed[home] or -math.huge) + AGAIN
-    if not meeting[home] and dials >= DIALS or mare.now() < again then return end
+local function meet(members, reach, introducer, home, address, deadline)
+    local again, first = (failed[home] or -math.huge) + AGAIN, not meeting[home]
+    if first and dials >= DIALS or mare.now() < again then return end
+    introducer = introducer:match "^[^+]*" -- one certificate is good for many such names
+    if (wasted[introducer] or -math.huge) > mare.now() + (TRIALS - 1) * AGAIN then return end
     local member, reached = members[home], mare.channel(1)
-    if not meeting[home] then dials = dials + 1 end
+    local known = member and member.address
+    if first then dials = dials + 1 end
     count(meeting, home, 1)
-    reach(home, not (member and member.address) and address ~= "" and address or nil, reached)
+    reach(home, not known and address ~= "" and address or nil, reached)
     local fine = reached:receive(deadline)
     count(meeting, home, -1)
     if not meeting[home] then dials = dials - 1 end
@@ -186,15 +201,16 @@ local function meet(members, reach, home, address, deadline)
         if failures >= FAILED then failed, failures = {}, 0 end
         if not failed[home] then failures = failures + 1 end
         failed[home] = mare.now()
+        if first and (known or address ~= "") then waste(introducer) end
     end
 end
 
 -- Claims the object at its home: the object, or nil.
-local function claim(members, reach, introducer, home, incarnation, address, number, secret)
-    local deadline = mare.deadline(patience)
+local function claim(members, reach, near, introducer, home, incarnation, address, number, secret)
+    local deadline, believed = mare.deadline(patience), news.believed(address, near)
     local member = members[home]
     if not (member and member.session) then
-        meet(members, reach, home, address, deadline)
+        meet(members, reach, introducer, home, believed, deadline)
         member = members[home]
     end
     -- If the home was restarted, its objects are gone.
@@ -207,9 +223,10 @@ local function claim(members, reach, introducer, home, incarnation, address, num
     return which == 1 and ok and object or nil
 end
 
---- A session has got a reference from `introducer`, to an object of another node.
-function introductions.claimed(members, reach, session, number, ...)
-    local ok, object = pcall(claim, members, reach, ...)
+--- A session has got a reference from a node, which is on this machine or not, to an object of
+--- another node.
+function introductions.claimed(members, reach, session, near, number, ...)
+    local ok, object = pcall(claim, members, reach, near, ...)
     session:_claimed(number, ok and object or nil)
     tidy()
 end

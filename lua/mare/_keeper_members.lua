@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- The nodes that this node knows of, and the news about nodes that they send each other. Part of
 -- the process that keeps a node: see _keeper.lua.
-local mare = require "mare"
+local mare, node = require "mare", require "mare.node"
 
 local KNOWN, FEW = 10000, 100 -- the most nodes remembered; with so few, all are told at once
 local ITEM = "<s1s1j" -- one node in a string of news: name, address or "", incarnation
@@ -26,11 +26,36 @@ local function anywhere(address)
     return address:match "^0%.0%.0%.0:(%d+)$" or address:match "^%[::%]:(%d+)$"
 end
 
+--- Whether a program at this host is on this machine. `dialled`: the host is a whole address.
+function members.is_near(host, dialled)
+    if dialled then return node._is_local(host) ~= nil end
+    return host == "a local program" or host:find "^127%." ~= nil or host == "::1"
+        or host:find "^::ffff:127%." ~= nil
+end
+
+-- Whether an address means the machine of whoever reads it: a path, or a loopback address however
+-- it is written. (A name that leads there is not recognised.)
+local function is_relative(address)
+    local host = address:match "^%[([^%]]*)%]:%d+$" or address:match "^([^:]*):%d+$"
+    if not host or host == "" or host:lower():find "localhost" then return true end
+    if host:find ":" then return host:find "^[0:]" ~= nil end
+    if not host:find "^[%d.]+$" and not host:find "^0[xX][%x.xX]*$" then return false end
+    return host:find "^0" ~= nil or host:find "^127%." ~= nil
+        or not host:find "^%d+%.%d+%.%d+%.%d+$"
+end
+
+--- An address that a node has told, of itself or of others. One on another machine could make us
+--- dial programs of this machine that only we can reach: then it is "".
+function members.believed(address, near)
+    return (near or not is_relative(address)) and address or ""
+end
+
 --- The address where a node can be dialled: the one that it told. If it listens on all addresses,
---- its port at the host where it was met. If it was dialled, the host is part of an address.
+--- its port at the host where it was met. If it was dialled, the host is part of an address. "" if
+--- the address is not to be believed.
 function members.where(told, host, dialled)
     local port = anywhere(told)
-    if not port then return told end
+    if not port then return members.believed(told, members.is_near(host, dialled)) end
     if dialled then host = host:match "^(.+):%d+$" end
     if not host or host:find "[ /]" then return "" end -- it was not met over the network
     if host:find ":" and not host:find "^%[" then host = "[" .. host .. "]" end
@@ -136,8 +161,8 @@ function members.tell(from, ...)
     spread()
 end
 
---- A peer has sent news. Senseless parts are left out.
-function members.hear(items, from)
+--- A peer, which is on this machine or not, has sent news. Senseless parts are left out.
+function members.hear(items, from, near)
     local at, learned = 1, false
     while type(items) == "string" and at <= #items do
         local read, name, address, incarnation, behind = pcall(ITEM.unpack, ITEM, items, at)
@@ -145,7 +170,8 @@ function members.hear(items, from)
         at = behind
         local sane = members.is_name(name) and not address:find "%c" and
             (members.by_name[name] or known < KNOWN)
-        if sane and anywhere(address) then address = "" end -- as older versions send it
+        if sane then address = anywhere(address) and "" -- as older versions send it
+            or members.believed(address, near) end
         if sane and members.learn(name, address, incarnation) then
             note(from, name, address, incarnation)
             learned = true

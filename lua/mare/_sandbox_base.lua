@@ -143,11 +143,23 @@ local tables = {pack = table.pack, unpack = table.unpack}
 
 local function is_plain(list) return metatable_of(list) == nil end
 
+-- Whether C may shift the items of a list from a place to its end. A table with a few items can
+-- have a length near 2^63.
+local function is_short(list, at)
+    return is_plain(list) and (not at or #list - at < MANY)
+end
+
 local function check_table(name, list)
     if type(list) ~= "table" then
         error(format("bad argument #1 to '%s' (table expected, got %s)", name,
             list == nil and "no value" or type(list)), 3)
     end
+end
+
+-- The integer that C would read from a value, 1e15 and "1" included; or nil.
+local function whole(value)
+    local number = (type(value) == "number" or type(value) == "string") and tonumber(value)
+    return number and math.tointeger(number)
 end
 
 function tables.concat(list, separator, first, last)
@@ -166,13 +178,13 @@ end
 
 function tables.insert(list, ...)
     check_table("insert", list)
-    if is_plain(list) then return insert(list, ...) end
+    if is_short(list, whole((...))) then return insert(list, ...) end
     local given, size = select("#", ...), #list + 1
     if given == 1 then
         list[size] = ...
     elseif given == 2 then
-        local at, value = ...
-        if math.type(at) ~= "integer" or at < 1 or at > size then
+        local at, value = whole((...)), select(2, ...)
+        if not at or at < 1 or at > size then
             error("bad argument #2 to 'insert' (position out of bounds)", 2)
         end
         for i = size, at + 1, -1 do list[i] = list[i - 1] end
@@ -184,22 +196,17 @@ end
 
 function tables.remove(list, ...)
     check_table("remove", list)
-    if is_plain(list) then return remove(list, ...) end
+    if is_short(list, whole((...))) then return remove(list, ...) end
     local size = #list
-    local at = select("#", ...) > 0 and ... or size
-    if math.type(at) ~= "integer" or at ~= size and (at < 1 or at > size + 1) then
+    local at = size
+    if select("#", ...) > 0 then at = whole((...)) end
+    if not at or at ~= size and (at < 1 or at > size + 1) then
         error("bad argument #2 to 'remove' (position out of bounds)", 2)
     end
     local value = list[at]
     for i = at, size - 1 do list[i] = list[i + 1] end
     if at <= size then list[size] = nil end
     return value
-end
-
--- The integer that C would read from a value, 1e15 and "1" included; or nil.
-local function whole(value)
-    local number = (type(value) == "number" or type(value) == "string") and tonumber(value)
-    return number and math.tointeger(number)
 end
 
 function tables.move(from, first, last, to, into)

@@ -83,7 +83,8 @@ end
 -- The result of the sandbox, from what join returned.
 local function judged(settings, verdict, ok, ...)
     if ok then
-        if select(3, ...) == "memory" then return limited(settings, "memory") end
+        local done, _, code = ...
+        if not done and code == "memory" then return limited(settings, "memory") end
         return ...
     end
     local message, code = ...

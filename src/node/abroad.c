@@ -91,10 +91,15 @@ static void end(struct proxy *proxy, mare_err how)
 // Tells those who wait for the process's end, with what the process returned.
 static void tell_end(struct proxy *proxy)
 {
+    struct mare__object *self = &proxy->process.object;
+    bool used = mare__port_revive(self); // so that nobody lets go of it meanwhile
     mare__message_move(&proxy->result, &proxy->parcel->message);
     mare__parcel_free(proxy->parcel);
     proxy->parcel = NULL;
+    mare__message_disown(&proxy->result, self); // it may have returned itself
     end(proxy, proxy->how);
+    if (used)
+        mare__unref(self);
 }
 
 static bool is_tied(struct proxy *proxy)
@@ -174,6 +179,7 @@ static void proxy_destroy(struct mare__port *port)
 {
     struct proxy *proxy = proxy_of(port);
     mare__process_fini(&proxy->process);
+    mare__message_forget(&proxy->result, &proxy->process.object);
     mare__message_clear(&proxy->result);
     mare__free(proxy->reason);
     mare__free(proxy);

@@ -88,6 +88,7 @@ local uses = {
             t.eq(run("\27Lua").code, "syntax")
             t.eq(run("return {}").code, "invalid")
             t.eq(run("return 256").code, "invalid")
+            t.eq(state_of(run("return 0, 'x', 'left'").name), "done") -- the first alone counts
             t.eq(run("return os == nil and io == nil and 5").status, 5)
         end)
     end,

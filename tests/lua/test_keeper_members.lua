@@ -32,7 +32,10 @@ return {
 
     who_listens_anywhere_can_be_dialled_where_it_was_met = function()
         for _, case in ipairs {
-            {"1.2.3.4:5", "9.9.9.9", false, "1.2.3.4:5"}, {"/run/ebb", "x", false, "/run/ebb"},
+            {"1.2.3.4:5", "9.9.9.9", false, "1.2.3.4:5"}, {"/run/ebb", "9.9.9.9", false, ""},
+            {"/run/ebb", "a local program", false, "/run/ebb"},
+            {"/run/ebb", "/x", true, "/run/ebb"},
+            {"127.0.0.1:5", "9.9.9.9:6", true, ""}, {"127.0.0.1:5", "::1", false, "127.0.0.1:5"},
             {"0.0.0.0:5", "9.9.9.9", false, "9.9.9.9:5"},
             {"[::]:5", "fe80::1", false, "[fe80::1]:5"},
             {"0.0.0.0:5", "ebb.example.org:6", true, "ebb.example.org:5"},
@@ -43,6 +46,35 @@ return {
         t.eq(news.news(), ITEM:pack("home", "", 7))
         news.hear(ITEM:pack("late", "0.0.0.0:5", 3), "x")
         t.eq(news.by_name.late, {incarnation = 3})
+    end,
+
+    -- A node on another machine must not make us dial programs that only this machine can reach.
+    what_means_this_machine_is_believed_of_this_machine_alone = function()
+        local relative = {"/run/ebb", "./ebb", "127.0.0.1:1", "127.9.9.9:1", "localhost:1",
+            "LocalHost:1", "db.localhost:1", "[::1]:1", "[::]:1", "[0:0:0:0:0:0:0:1]:1",
+            "[::ffff:127.0.0.1]:1", "[0000::1]:1", "0.0.0.0:1", "0:1", "127.1:1", "2130706433:1",
+            "0x7f000001:1", "0177.0.0.1:1", ":1", "x", ""}
+        for _, address in ipairs(relative) do
+            t.eq({news.believed(address, false), news.believed(address, true)}, {"", address})
+        end
+        for _, address in ipairs {"1.2.3.4:5", "10.127.0.1:1", "example.org:1", "3com.example:1",
+            "[fe80::1]:1", "[2001:db8::1]:1", "a:1", "0xide.example:1"} do
+            t.eq(news.believed(address, false), address)
+        end
+        for _, case in ipairs {{"127.0.0.1", false, true}, {"::1", false, true},
+            {"::ffff:127.0.0.1", false, true}, {"a local program", false, true},
+            {"9.9.9.9", false, false}, {"::2", false, false}, {"127.0.0.1:5", true, true},
+            {"/run/ebb", true, true}, {"localhost:5", true, true}, {"[::1]:5", true, true},
+            {"9.9.9.9:5", true, false}, {"127.0.0.1.example.org:5", true, false}} do
+            t.eq(news.is_near(case[1], case[2]), case[3], case[1])
+        end
+        news.begin {name = "home", address = "1.2.3.4:5", incarnation = 7}
+        local items = ITEM:pack("tide", "/run/tide", 3) .. ITEM:pack("wave", "9.9.9.9:1", 3)
+        news.hear(items, "x", false)
+        t.eq({news.by_name.tide, news.by_name.wave},
+            {{incarnation = 3}, {address = "9.9.9.9:1", incarnation = 3}})
+        news.hear(items, "x", true)
+        t.eq(news.by_name.tide, {address = "/run/tide", incarnation = 3})
     end,
 
     who_comes_hears_of_all_and_all_hear_of_it = function()

@@ -62,6 +62,18 @@ return {
         t.ok(home)
     end,
 
+    -- It may have moved, or somebody may have told where it is not.
+    who_is_dialled_where_nobody_answers_may_come_in = function()
+        local home <close> = peers.home {silence = 3600}
+        local silent <close> = t.ok(net.listen("127.0.0.1", 0))
+        mare.go(node.connect, ("late@127.0.0.1:%d"):format(select(2, silent:address()))):detach()
+        local stream <close> = t.ok(silent:accept(t.patience)) -- and says nothing
+        t.ok(stream:read(1, t.patience))
+        local late <close> = peers.start({name = "late"},
+            ("print(node.connect(%q, 1000))"):format(home.address))
+        t.eq(late.line(), "home")
+    end,
+
     a_node_that_is_killed_is_missed_at_once = function()
         local home <close> = peers.home()
         local watch = t.ok(node.monitor())

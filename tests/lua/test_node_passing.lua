@@ -334,9 +334,9 @@ return {
         local asked, answered = mare.channel(100), mare.channel(100)
         local function reach(_, _, reply) t.ok(asked:trysend(reply)) end
         local session = {_claimed = function(_, number) t.ok(answered:trysend(number)) end}
-        local function claim(number, home)
-            mare.go(introductions.claimed, {}, reach, session, number, "between", home, 1, "a:1",
-                number, ("s"):rep(16))
+        local function claim(number, home, introducer)
+            mare.go(introductions.claimed, {}, reach, session, false, number,
+                introducer or "between", home, 1, "a:1", number, ("s"):rep(16))
         end
         for i = 1, 40 do claim(i, "same") end
         t.reaches(function() return #asked + #answered == 40 end)
@@ -346,7 +346,7 @@ return {
         t.eq(#asked, 40 + 15)
         for _ = 1, #asked do t.ok(asked:receive():trysend(nil, "not reached", "nonode")) end
         t.reaches(function() return #answered == 80 end)
-        claim(81, "one more") -- those before count no longer
+        claim(81, "one more", "other") -- those before count no longer
         t.ok(asked:receive(t.patience)):trysend(nil, "not reached", "nonode")
     end,
 

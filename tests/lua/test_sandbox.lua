@@ -124,6 +124,9 @@ local refused = escapes {
 
 local SHORT = {instructions = 300000}
 
+-- A table of 65 items, whose length is 2^62.
+local FEW = "local t = {} for i = 62, 0, -1 do t[1 << i] = true end t[5], t[9] = true, true "
+
 local loops = {
     "while true do end", "::again:: goto again", "repeat until false",
     "for i = 1, math.huge do end", "local function f() return f() end f()",
@@ -150,6 +153,8 @@ local loops = {
     "table.insert(setmetatable({}, {__len = function() return 1 << 60 end}), 1, 1)",
     "table.remove(setmetatable({}, {__len = function() return 1 << 60 end}), 1)",
     "table.sort(setmetatable({}, {__len = function() return 1 << 30 end}))",
+    FEW .. "table.insert(t, 1, true)", FEW .. "table.insert(t, '1', true)",
+    FEW .. "table.remove(t, 1)", FEW .. "table.remove(t, 1.0)",
     "table.move({1}, 1, 1e15, 1e15)", "table.move({}, '1', '1000000000000000', '2')",
     "table.move({}, 1, 1 << 60, 2)", "table.move({}, -1 << 62, -1, 1)",
     [[local from, to = setmetatable({}, {__index = type}), setmetatable({}, {__newindex = rawlen})
@@ -291,6 +296,33 @@ local uses = {
         end
     end,
 
+    -- As many items as these are shifted by Lua code.
+    long_lists_are_those_of_lua = function()
+        local own = require "mare._sandbox_base".tables
+        local function lists()
+            local mine, other = {}, {}
+            for i = 1, 100010 do mine[i], other[i] = i, i end
+            return mine, other
+        end
+        for name, cases in pairs {insert = {{"x"}, {5}, {1, "x"}, {"2", "x"}, {3.0, "x"},
+            {100011, "x"}, {100012, "x"}, {0, "x"}, {-1 << 63, "x"}, {1.5, "x"}, {{}, "x"},
+            {1, 2, 3}},
+            remove = {{}, {1}, {"2"}, {3.0}, {100010}, {100011}, {100012}, {0}, {{}}}} do
+            for _, case in ipairs(cases) do
+                local mine, other = lists()
+                local got = table.pack(pcall(own[name], mine, table.unpack(case)))
+                local expected = table.pack(pcall(table[name], other, table.unpack(case)))
+                if not expected[1] then got[2], expected[2] = nil, nil end -- the words may differ
+                local what = ("%s %s"):format(name, case[1])
+                t.eq(got, expected, what)
+                t.eq(#mine, #other, what)
+                for i = 1, #other do
+                    if mine[i] ~= other[i] then t.eq(mine[i], other[i], what) end
+                end
+            end
+        end
+    end,
+
     what_is_no_pattern_is_known_without_a_match = function()
         t.seed()
         local check = require "mare._pattern".check
@@ -312,6 +344,7 @@ local uses = {
     results_come_back = function()
         t.eq({run("return 1, 'two', nil, {3, {four = true}}")}, {true, 1, "two", nil,
             {3, {four = true}}})
+        t.eq({run("return 1, 'memory'")}, {true, 1, "memory"}) -- not the code of a limit
         t.eq({run("local t = {} t.t = t return #t")}, {true, 0})
         t.eq({run("return ...", nil, 1, "x", {y = 2})}, {true, 1, "x", {y = 2}})
         t.eq({run("return arg[0], arg[1]", {name = "tide.lua"}, "x")}, {true, "tide.lua", "x"})
