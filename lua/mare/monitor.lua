@@ -89,8 +89,9 @@ local function take_grouped(mnt, deadline)
     if not lock then return nil, message, code end
     local fence
     fence, message, code = lock:fence()
-    if fence then note(mnt, fence, chain, lock) end
-    return fence, message, code
+    if fence then return note(mnt, fence, chain, lock) end
+    lock:release() -- it is ours all the same, if a cancel has ended the question about its number
+    return nil, message, code
 end
 
 local function take(mnt, deadline)

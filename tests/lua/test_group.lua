@@ -66,6 +66,29 @@ own.a_monitor_of_a_group = t.in_folder(function(folder)
     t.ok(home)
 end)
 
+-- Cancelled after so many turns: on its way, in line, when it has just got the lock.
+own.who_gives_up_a_monitor_at_any_step_does_not_keep_it = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local bank <close> = join("bank", alone(folder))
+    local mnt = monitor.create {group = bank.group, name = "till"}
+    for turns = 1, 400 do
+        local r = mare.go(function()
+            local fence, message, code = monitor.take(mnt)
+            if fence then monitor.release(mnt) end
+            return fence and "taken" or code, message
+        end)
+        for _ = 1, turns do mare.yield() end
+        r:cancel()
+        local ok, what, message = r:join(t.patience)
+        t.ok(ok and (what == "taken" or what == "cancelled"), message or what)
+        t.ok(monitor.take(mnt, t.patience), "it was kept")
+        monitor.release(mnt)
+    end
+    t.ok(home)
+end)
+
 own.a_monitor_is_kept_by_the_algorithm_that_was_chosen = t.in_folder(function(folder)
     local monitor = require "mare.monitor"
     local home <close> = peers.home()
