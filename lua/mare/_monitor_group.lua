@@ -1,9 +1,15 @@
 -- SPDX-License-Identifier: MIT
 -- A monitor whose lock belongs to a group of nodes (mare.group), not to a single process. In a
 -- message it is two names. A program that has joined the group makes it again from those.
-local check = require "mare._check"
+local mare, check = require "mare", require "mare._check"
 
 local grouped = {type = {__name = "monitor", __index = {}}}
+
+--- A signal may be lost with a link or a node. After so many seconds whoever waits for one looks
+--- without it.
+grouped.reminder = 1
+
+local BELL = {name = "monitor.bell", all = 1 << 40} -- see _monitor_bell.lua
 
 local OPTIONS = check.set("group", "name", "algorithm")
 local ALGORITHMS = check.set("majority", "central", "ricart", "token", "voting", "etcd")
@@ -49,6 +55,58 @@ function grouped.type.__index:lock(deadline)
     local group, message, code = require "mare.group".find(self.group)
     if not group then return nil, message, code end
     return group:lock(self.name, deadline, {algorithm = self.algorithm})
+end
+
+-- ---- Conditions ---------------------------------------------------------------------------------
+
+-- The channel of this program's bell. It is started if there is none.
+local function bell()
+    local channel = mare.find(BELL.name)
+    while not channel do
+        local made, message, code = mare.channel(64, BELL.name)
+        if made then return require "mare._launch"("bell", "mare._monitor_bell", BELL, made) end
+        if code ~= "exists" then return nil, message, code end
+        channel = mare.find(BELL.name)
+    end
+    return channel
+end
+
+-- Sends what must not be lost, also from a routine that was cancelled.
+local function tell(channel, ...)
+    local ok, message, code
+    repeat ok, message, code = channel:send(...) until ok or code ~= "cancelled"
+    return ok, message, code
+end
+
+local function key_of(mnt, name) return mnt.key .. "\0" .. name end
+
+--- Stands in line for a signal. Returns what `await` needs; or nil, message, code.
+function grouped.enter(mnt, name)
+    local channel, message, code = bell()
+    if not channel then return nil, message, code end
+    local it = {bell = channel, reply = mare.channel(1), key = key_of(mnt, name)}
+    local ok
+    ok, message, code = tell(channel, "wait", it.reply, mare.self(), it.key)
+    if not ok then return nil, message, code end
+    return it
+end
+
+--- Waits for the signal, or for the reminder. Or nil, message, code: `timeout`, `cancelled`.
+function grouped.await(it, deadline)
+    local seconds = grouped.reminder
+    if deadline then seconds = math.min(seconds, deadline:left()) end
+    local rung, message, code = it.reply:receive(seconds)
+    if rung then return true end
+    tell(it.bell, "leave", it.reply, it.key)
+    if code == "timeout" and not (deadline and deadline:left() == 0) then return true end
+    return nil, message, code
+end
+
+--- Wakes one of those who wait, in each program of the group, or all.
+function grouped.signal(mnt, name, all)
+    local channel, message, code = bell()
+    if not channel then return nil, message, code end
+    return tell(channel, "signal", mnt.group, key_of(mnt, name), all and BELL.all or 1)
 end
 
 return grouped

@@ -158,6 +158,7 @@ local to_begin = 0 -- routines of requests that have not had their first turn
 -- would wait for ever: so that is caught here.
 local function later(request, f, ...)
     to_begin = to_begin - 1
+    chains.enter(request.chain)
     if not request.reply then return f(...) end
     local fine, err = pcall(f, ...)
     if fine then return end
@@ -203,6 +204,7 @@ function server.proceed(of, request, f, ...)
     end
     local task = of.leader
     request.task = task
+    chains.enter(request.chain) -- not that of the request before
     local fine, err = pcall(f, ...)
     if request.task == task then request.task = false end
     return fine, err
@@ -244,6 +246,7 @@ local function accept(id, to, fname, from, seconds, origin, chain, ...)
     }
     count = count + 1
     if to then watch(request) end
+    chains.enter(request.chain) -- a handler asks guards, in the routine that had the one before
     if server.services[fname] then
         server.begin(request, server.services[fname], request)
     elseif count > server.limit then

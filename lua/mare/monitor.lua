@@ -89,8 +89,9 @@ local function take_grouped(mnt, deadline)
     if not lock then return nil, message, code end
     local fence
     fence, message, code = lock:fence()
-    if fence then note(mnt, fence, chain, lock) end
-    return fence, message, code
+    if fence then return note(mnt, fence, chain, lock) end
+    lock:release() -- it is ours all the same, if a cancel has ended the question about its number
+    return nil, message, code
 end
 
 local function take(mnt, deadline)
@@ -173,18 +174,27 @@ monitor.dowhenfree = monitor.doWhenFree
 
 -- ---- Conditions ---------------------------------------------------------------------------------
 
-local function check_conditions(name, mnt)
-    check_held(name, mnt)
-    if is_grouped(mnt) then
-        error(("bad argument #1 to '%s' (a group's monitor has no conditions)"):format(name), 3)
-    end
+-- With the monitor of a group. Its lock may be lost meanwhile, or cannot be had again.
+local function wait_grouped(mnt, name, deadline)
+    local mine = held[mnt.key]
+    local it, message, code = grouped.enter(mnt, name)
+    if not it then return nil, message, code end
+    if held[mnt.key] == mine then release(mnt) end
+    local ok, why, what = grouped.await(it, deadline)
+    local fence
+    repeat
+        fence, message, code = take_grouped(mnt)
+    until fence ~= nil or code ~= "cancelled"
+    if fence == nil then return nil, message, code end
+    return ok, why, what
 end
 
 --- Releases the lock, waits for a signal, and takes the lock again. Returns true; or, with the lock
 --- taken again all the same, nil, message, code ("timeout", "cancelled").
 function monitor.wait(mnt, name, timeout)
-    check_conditions("wait", mnt)
+    check_held("wait", mnt)
     local deadline = check.deadline("wait", timeout, 3)
+    if is_grouped(mnt) then return wait_grouped(mnt, name or "", deadline) end
     local ticket, reply = service.ticket(mnt)
     local mine = held[mnt]
     held[mnt] = nil
@@ -206,13 +216,15 @@ end
 
 --- Wakes one that waits; it goes on when it has got the lock.
 function monitor.signal(mnt, name)
-    check_conditions("signal", mnt)
+    check_held("signal", mnt)
+    if is_grouped(mnt) then return grouped.signal(mnt, name or "", false) end
     return tell_server(mnt, "signal", held[mnt].fence, name or "", false)
 end
 
 --- Wakes all that wait.
 function monitor.broadcast(mnt, name)
-    check_conditions("broadcast", mnt)
+    check_held("broadcast", mnt)
+    if is_grouped(mnt) then return grouped.signal(mnt, name or "", true) end
     return tell_server(mnt, "signal", held[mnt].fence, name or "", true)
 end
 

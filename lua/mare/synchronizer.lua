@@ -178,7 +178,7 @@ local function begin()
 end
 
 -- Adds a rule. It counts once the process knows of it: from then on its requests ask first.
-local function add(name, table_of, process, fname, f)
+local function add(name, table_of, process, fname, f, timeout)
     if type(process) == "string" then
         local found, message, code = mare.find(process)
         if not found then return nil, message, code end
@@ -190,11 +190,13 @@ local function add(name, table_of, process, fname, f)
     end
     check.argument(name, fname, 2, "string", 4)
     check.argument(name, f, 3, "function", 4)
+    check.deadline(name, timeout, 4, 4)
     begin()
     if box:closed() then return nil, "this synchronizer was stopped", "closed" end
     local number = time.nonce() -- only that process knows it
     pending[number] = {list = table_of, fname = fname, f = f}
-    local key, message, code = rpc.sync(process, "synchronizer.join")(fname, box, me.key, number)
+    local key, message, code = rpc.sync(process, "synchronizer.join", timeout)(fname, box, me.key,
+        number)
     if not key then
         pending[number] = nil
         return nil, message, code
@@ -204,13 +206,13 @@ local function add(name, table_of, process, fname, f)
 end
 
 --- Requests for `fname` of the process run only when guard(request) is true.
-function synchronizer.add_constraint(process, fname, f)
-    return add("add_constraint", constraints, process, fname, f)
+function synchronizer.add_constraint(process, fname, f, timeout)
+    return add("add_constraint", constraints, process, fname, f, timeout)
 end
 
 --- action(request) runs when a request for `fname` of the process is executed.
-function synchronizer.add_trigger(process, fname, f)
-    return add("add_trigger", triggers, process, fname, f)
+function synchronizer.add_trigger(process, fname, f, timeout)
+    return add("add_trigger", triggers, process, fname, f, timeout)
 end
 
 --- action(process) runs when the process, which has other rules here, has ended.

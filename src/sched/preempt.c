@@ -84,7 +84,9 @@ static void grow_older(struct mare__worker *worker)
     // Relaxed: only this thread counts.
     unsigned long turn = atomic_load_explicit(&worker->counters.switches, memory_order_relaxed);
     unsigned long begun = turn - worker->ticked_turn; // since the last tick
-    had_ns = had_ns < period_ns ? had_ns : period_ns;
+    uint64_t most_ns = period_ns * (1 + worker->missed_ticks);
+    had_ns = had_ns < most_ns ? had_ns : most_ns;
+    worker->missed_ticks = 0;
     // All of it to the one that the tick meets: on the average that is right. Relaxed: a figure.
     struct mare__local *process = worker->running;
     if (process) {
@@ -162,6 +164,11 @@ static void arm(struct mare__worker *worker, struct mare__local *process)
 void mare__on_tick(void *argument)
 {
     struct mare__worker *worker = argument;
+    if (worker->resting) { // longer than it expected: see pause_tick
+        worker->missed_ticks = worker->missed_ticks + 1;
+        mare__worker_tick(worker, 0);
+        return;
+    }
     bool over = ends_turn(worker);
     struct mare__local *process = worker->running;
     if (!process)

@@ -320,6 +320,9 @@ struct mare__worker {
 
     struct mare__list idle; // in the runtime's list, under idle_lock
     bool is_idle;
+    volatile sig_atomic_t resting;  // a tick that comes now stops itself
+    volatile unsigned missed_ticks; // that did, since the last one that did not
+    unsigned short_rests;           // in a row
 
     struct mare__lookout *_Atomic lookout; // or NULL
     unsigned runs;                         // since it last looked there

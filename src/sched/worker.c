@@ -211,6 +211,31 @@ static void only_watch(struct mare__worker *worker)
 
 // ---- Idleness -----------------------------------------------------------------------------------
 
+// To stop the tick and to start it again takes as long as a short rest. So after some short rests
+// the tick goes on in the next one. If it comes before that is over, it stops itself.
+static void pause_tick(struct mare__worker *worker)
+{
+    enum { AFTER = 3 };
+    worker->resting = 1;
+    if (worker->short_rests < AFTER)
+        mare__worker_tick(worker, 0);
+}
+
+static void resume_tick(struct mare__worker *worker)
+{
+    worker->resting = 0;
+    atomic_signal_fence(memory_order_seq_cst); // from here on a tick does not stop itself any more
+    if (worker->tick.period_ns == 0)
+        mare__worker_tick(worker, MARE__TICK_NS);
+}
+
+static void note_rest(struct mare__worker *worker, uint64_t ns)
+{
+    enum { SHORT_NS = 500000 };
+    worker->short_rests = ns < SHORT_NS ? worker->short_rests + (worker->short_rests < 1000) : 0;
+    mare__vigil_rested(&worker->vigil, ns);
+}
+
 // Begins to rest: there is nothing to do. False: there may be, now that others know of it. Else it
 // may sleep until it is woken, or until the time in *until_ns.
 static bool rest(struct mare__worker *worker, uint64_t *until_ns)
@@ -219,7 +244,7 @@ static bool rest(struct mare__worker *worker, uint64_t *until_ns)
     // Nobody would find what is in its slot now. But only this thread fills it, and has just found
     // it empty; what fills it from here on (an event that it watches) ends its rest.
     assert(!atomic_load_explicit(&worker->slot, memory_order_relaxed));
-    mare__worker_tick(worker, 0);
+    pause_tick(worker);
     mare__lock_acquire(&runtime->idle_lock);
     mare__list_append(&runtime->idle, &worker->idle);
     worker->is_idle = true;
@@ -240,7 +265,7 @@ static bool rest(struct mare__worker *worker, uint64_t *until_ns)
 static void rise(struct mare__worker *worker)
 {
     leave_idle(worker);
-    mare__worker_tick(worker, MARE__TICK_NS);
+    resume_tick(worker);
 }
 
 // Sleeps until there may be something to do.
@@ -254,7 +279,7 @@ static void go_idle(struct mare__worker *worker)
             lookout->wait(lookout, until_ns ? until_ns : 1);
         else
             mare__runtime_park(worker->runtime, &worker->parker, until_ns);
-        mare__vigil_rested(&worker->vigil, mare__now(worker->runtime) - began);
+        note_rest(worker, mare__now(worker->runtime) - began);
     }
     rise(worker);
 }

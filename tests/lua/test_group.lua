@@ -37,9 +37,6 @@ own.a_monitor_of_a_group = t.in_folder(function(folder)
         local fence = t.ok(monitor.take(mnt, t.patience))
         t.eq(monitor.fence(mnt), fence)
         t.raises("held by this very chain", monitor.take, mnt)
-        for _, name in ipairs {"wait", "signal", "broadcast"} do
-            t.raises("'" .. name .. "' %(a group's monitor has no conditions", monitor[name], mnt)
-        end
         t.fails("timeout", bank:lock("till", 0.01))
         local tried = mare.channel(1)
         local p = mare.spawn(function() -- it travels, and excludes there
@@ -64,6 +61,176 @@ own.a_monitor_of_a_group = t.in_folder(function(folder)
     t.raises("needs 'group' and 'name'", monitor.create, {group = "bank"})
     t.raises("unknown option", monitor.create, {grup = "bank"})
     t.ok(home)
+end)
+
+-- Cancelled after so many turns: on its way, in line, when it has just got the lock.
+own.who_gives_up_a_monitor_at_any_step_does_not_keep_it = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local bank <close> = join("bank", alone(folder))
+    local mnt = monitor.create {group = bank.group, name = "till"}
+    for turns = 1, 400 do
+        local r = mare.go(function()
+            local fence, message, code = monitor.take(mnt)
+            if fence then monitor.release(mnt) end
+            return fence and "taken" or code, message
+        end)
+        for _ = 1, turns do mare.yield() end
+        r:cancel()
+        local ok, what, message = r:join(t.patience)
+        t.ok(ok and (what == "taken" or what == "cancelled"), message or what)
+        t.ok(monitor.take(mnt, t.patience), "it was kept")
+        monitor.release(mnt)
+    end
+    t.ok(home)
+end)
+
+-- Nobody is reminded, unless it says so: so a signal that is lost keeps whoever waits.
+own.conditions_of_a_monitor_of_a_group = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local bank <close> = join("bank", alone(folder))
+    local mnt = monitor.create {group = bank.group, name = "till"}
+    t.raises("'wait' %(this process does not hold", monitor.wait, mnt)
+    local told = mare.channel(10)
+    local function waiter(name, timeout, reminder)
+        return mare.spawn(function()
+            local m, mr = require "mare.monitor", require "mare"
+            require "mare._monitor_group".reminder = reminder or 1e6
+            assert(m.take(mnt))
+            local r = mr.go(function() mr.yield() end)
+            told:send "in line" -- with the lock: whoever has it next finds it waiting
+            local ok, _, code = m.wait(mnt, name, timeout)
+            assert(m.fence(mnt), "it has the lock again")
+            told:send(ok or code)
+            r:join()
+            m.release(mnt)
+        end)
+    end
+    local function waits(...)
+        local p = waiter(...)
+        t.eq(told:receive(t.patience), "in line")
+        return p
+    end
+    local function with_lock(f, ...)
+        t.ok(monitor.take(mnt, t.patience))
+        t.eq(f(mnt, ...), true)
+        monitor.release(mnt)
+    end
+    local list = {waits("a"), waits("a"), waits("b"), waits("a"), waits("a")}
+    with_lock(monitor.signal, "none")
+    with_lock(monitor.signal, "a")
+    t.eq(told:receive(t.patience), true)
+    t.ok(list[1]:join(t.patience)) -- the first in line
+    list[2]:kill()
+    t.fails("killed", list[2]:join(t.patience))
+    with_lock(monitor.signal, "b")
+    t.eq(told:receive(t.patience), true)
+    t.ok(list[3]:join(t.patience))
+    t.eq(#told, 0)
+    with_lock(monitor.broadcast, "a")
+    for i = 4, 5 do
+        t.eq(told:receive(t.patience), true)
+        t.ok(list[i]:join(t.patience))
+    end
+    local p = waits("a", 0.01)
+    t.eq(told:receive(t.patience), "timeout")
+    t.ok(p:join(t.patience))
+    p = waits("a", nil, 0.01) -- a reminder
+    t.eq(told:receive(t.patience), true)
+    t.ok(p:join(t.patience))
+    t.ok(home)
+end)
+
+-- Whoever gives up just when it is woken passes that on.
+own.a_signal_to_who_gives_up_reaches_another = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    t.ok(group.found("bank", alone(folder)))
+    local bank <close> = join("bank", alone(folder))
+    local mnt = monitor.create {group = bank.group, name = "till"}
+    local grouped = require "mare._monitor_group"
+    local before <close> = setmetatable({grouped.reminder}, {__close = function(it)
+        grouped.reminder = it[1]
+    end})
+    grouped.reminder = 1e6
+    for turns = 0, 12 do
+        local inside = mare.channel(2)
+        local list = t.in_routines(2, function()
+            t.ok(monitor.take(mnt))
+            inside:send(true)
+            local ok, _, code = monitor.wait(mnt)
+            monitor.release(mnt)
+            return ok or code
+        end)
+        for _ = 1, 2 do t.ok(inside:receive(t.patience)) end
+        t.ok(monitor.take(mnt, t.patience))
+        t.ok(monitor.signal(mnt))
+        monitor.release(mnt)
+        for _ = 1, turns do mare.yield() end
+        list[1]:cancel()
+        local woken = 0
+        local _, first = list[1]:join(t.patience)
+        if first == true then -- it had been woken: the other one waits
+            t.ok(monitor.take(mnt, t.patience))
+            t.ok(monitor.signal(mnt))
+            monitor.release(mnt)
+            woken = 1
+        end
+        t.ok(first == true or first == "cancelled", first)
+        t.eq({list[2]:join(t.patience)}, {true, true}, "woken " .. woken)
+    end
+    t.ok(before and home)
+end)
+
+-- In another program of the group, which looks only when it is woken.
+local WAITER = [[
+    local group, monitor = require "mare.group", require "mare.monitor"
+    require "mare._monitor_group".reminder = 1e6
+    local options = OPTIONS
+    assert(group.found("bank", options))
+    assert(group.join("bank", options))
+    local mnt = monitor.create {group = "bank", name = "till"}
+    local told = find "told@home"
+    for _, name in ipairs {"one", "all"} do
+        assert(monitor.take(mnt))
+        told:send "in line"
+        told:send(monitor.wait(mnt, name))
+        monitor.release(mnt)
+    end
+    mare.sleep(1000)
+]]
+
+own.a_signal_reaches_who_waits_in_another_program = t.in_folder(function(folder)
+    local monitor = require "mare.monitor"
+    local home <close> = peers.home()
+    local told = mare.channel(10, "told")
+    local names = {"flow", "home"}
+    local there = {members = names, folder = folder .. "/flow", lease = LONG}
+    local _ <close> = peers.join(home, {name = "flow", listen = "127.0.0.1:0"},
+        (WAITER:gsub("OPTIONS", peers.source(there))))
+    local here = {members = names, folder = folder .. "/home", lease = LONG}
+    t.ok(group.found("bank", here))
+    local bank <close> = join("bank", here)
+    local mnt = monitor.create {group = bank.group, name = "till"}
+    for _, what in ipairs {"signal", "broadcast"} do
+        t.eq(told:receive(t.patience), "in line")
+        t.ok(monitor.take(mnt, t.patience))
+        t.eq(monitor[what](mnt, what == "signal" and "one" or "all"), true)
+        monitor.release(mnt)
+        t.eq({told:receive(t.patience)}, {true})
+    end
+    local bell = mare.find "monitor.bell@flow"
+    for _, word in ipairs {"wait", "leave", "signal", "ring", "nonsense"} do -- does no harm
+        bell:send(word)
+        bell:send(word, bell, bell, "key")
+        bell:send(word, "bank", 0.5, -1)
+    end
+    t.eq(bell:sendwithin(t.patience, "ring", "key", 1), true)
+    t.ok(not bell:closed())
+    told:close()
 end)
 
 own.a_monitor_is_kept_by_the_algorithm_that_was_chosen = t.in_folder(function(folder)

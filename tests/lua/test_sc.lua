@@ -53,6 +53,39 @@ return {
         end
     end,
 
+    -- Whoever takes the lock in one call may keep it after that. A guard that is asked later,
+    -- perhaps in the same routine, is not a part of that chain of calls.
+    a_guard_belongs_to_its_own_call = function()
+        for _, ruled in ipairs {false, true} do
+            local p = mare.spawn(function()
+                local m = require "mare.monitor"
+                local mnt = m.create()
+                function lock() return m.take(mnt) end -- luacheck: ignore
+                function free() return "free" end -- luacheck: ignore
+                local sc = require "mare.sc"
+                sc.add_constraint("free", function() return not m.take(mnt, 0.02) end)
+                sc.add_constraint("lock", function() return true end)
+                require "mare.rpc".serve()
+            end)
+            local keeper, ready = nil, mare.channel(1)
+            if ruled then -- the guards are asked again in another routine
+                keeper = mare.spawn(function()
+                    local synchronizer = require "mare.synchronizer"
+                    for _, fname in ipairs {"lock", "free"} do
+                        synchronizer.add_constraint(p, fname, function() return true end)
+                    end
+                    ready:send(true)
+                end)
+                t.ok(ready:receive(t.patience))
+            end
+            t.eq(sync(p, "lock")(), 1)
+            local other = mare.go(sync(p, "free")) -- a chain of its own
+            t.eq({other:join(t.patience)}, {true, "free"})
+            p:kill()
+            if keeper then keeper:kill() end
+        end
+    end,
+
     the_oldest_blocked_request_runs_first = function()
         local p, order = mare.spawn(buffer, 5), {}
         local list = {}

@@ -555,6 +555,37 @@ return {
         t.raises("bad argument #1 to 'accept'", require "mare.synchronizer".accept, 5)
     end,
 
+    -- The process has heard of the rule, and does not answer in time. What was given up never
+    -- counts.
+    a_rule_that_is_not_accepted_in_time_is_none = function()
+        local gate, asked = mare.channel(), mare.channel(3)
+        local p = mare.spawn(function()
+            function f() return 1 end
+            require "mare.synchronizer".accept(function()
+                asked:send(true)
+                pcall(gate.receive, gate) -- a cancel ends this wait, and it says yes all the same
+                return true
+            end)
+            require "mare.rpc".serve()
+        end)
+        t.eq(sync(p, "f")(), 1) -- it serves
+        local done = mare.channel(1)
+        local keeper = mare.spawn(function(patience)
+            local synchronizer = require "mare.synchronizer"
+            local function no() return false end
+            done:send {select(3, synchronizer.add_constraint(p, "f", no, 0.01)),
+                select(3, synchronizer.add_trigger(p, "f", no, mare.deadline(0.01)))}
+            done:send(synchronizer.add_constraint(p, "f", function() return true end, patience))
+            mare.channel():receive()
+        end, t.patience)
+        t.eq(done:receive(t.patience), {"timeout", "timeout"})
+        for _ = 1, 3 do t.ok(asked:receive(t.patience)) end
+        t.ok(gate:sendwithin(t.patience, true))
+        t.eq(done:receive(t.patience), true)
+        t.eq(sync(p, "f")(), 1)
+        finish {p, keeper}
+    end,
+
     a_guard_that_fails_refuses_and_a_trigger_that_fails_is_printed = function()
         local ready = mare.channel()
         local p = mare.spawn(function()
@@ -630,6 +661,8 @@ return {
             mare.self(), 5)
         t.raises("bad argument #3 to 'add_trigger' %(function", synchronizer.add_trigger,
             mare.self(), "f")
+        t.raises("bad argument #4 to 'add_trigger' %(number", synchronizer.add_trigger,
+            mare.self(), "f", print, "soon")
         t.raises("bad argument #1 to 'add_exit' %(process", synchronizer.add_exit, "f", print)
         t.fails("noproc", synchronizer.add_exit(mare.self(), print))
         t.fails("noname", synchronizer.add_trigger("no-such-name", "f", print))
