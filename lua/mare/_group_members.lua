@@ -185,7 +185,7 @@ function members.begin_agreement(self)
     local list = self.list
     self.agreement = agree.new(io, {here = self.here, names = self.names,
         votes = members.votes(self), promised = list.promised, ballot = list.ballot,
-        value = list.value})
+        value = list.value, life = not self.kept.votes and self.kept.incarnation or nil})
     self.stopped = list.value and true or false
 end
 
