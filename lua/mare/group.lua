@@ -229,19 +229,35 @@ local function left(self)
     return nil, ("this program is not a member of '%s' any more"):format(self.name), "closed"
 end
 
--- Sends a request that must not be lost, even from a routine that was cancelled.
+-- What a call returns when the member has ended; or has not taken a request, or not answered it, in
+-- time: then it is still a member, but waits, for instance for its disk.
+local function unanswered(self, code)
+    if code ~= "timeout" or self.channel:closed() then return left(self) end
+    return nil, ("the member of '%s' in this program does not answer"):format(self.name), code
+end
+
+-- Sends a request, even from a routine that was cancelled. Returns true; or nil, message, code.
 local function tell(self, ...)
-    local ok, _, code
-    repeat ok, _, code = self.channel:sendwithin(PATIENCE, ...) until code ~= "cancelled"
-    return ok
+    local ok, message, code
+    repeat ok, message, code = self.channel:sendwithin(PATIENCE, ...) until code ~= "cancelled"
+    return ok, message, code
+end
+
+-- The same for a request that must not be lost: if there is no room for it in time, goes on waiting
+-- for room when this has returned.
+local function insist(self, ...)
+    local ok, message, code = tell(self, ...)
+    if code == "timeout" then mare.go(self.channel.send, self.channel, ...):detach() end
+    return ok, message, code
 end
 
 local function ask(self, what, ...)
     local answer = mare.channel(1)
-    if not tell(self, what, answer, ...) then return left(self) end
+    local sent, _, why = tell(self, what, answer, ...)
+    if not sent then return unanswered(self, why) end
     local result, message, code = answer:receive(PATIENCE)
     if code == "cancelled" then return nil, message, code end
-    if result == nil then return left(self) end
+    if result == nil then return unanswered(self, code) end
     return result
 end
 
@@ -270,12 +286,14 @@ local function alter(self, what, name, timeout)
     end
     local deadline = checks.deadline(what, timeout or COMING, 2)
     local reply, answer = mare.channel(1), mare.channel(1)
-    if not tell(self, "change", reply, what, name) then return left(self) end
+    local sent, _, problem = tell(self, "change", reply, what, name)
+    if not sent then return unanswered(self, problem) end
     local ok, message, code = reply:receive(deadline)
     if ok == nil and code == "closed" then return left(self) end
     if ok ~= nil then return ok or nil, message, code end
-    if not tell(self, "unchange", answer, reply) then return left(self) end
-    local word, why = answer:receive(PATIENCE)
+    local _, _, unsent = insist(self, "unchange", answer, reply)
+    if unsent == "closed" then return left(self) end
+    local word, why = answer:receive(unsent and 0 or PATIENCE)
     if code == "cancelled" then return nil, message, code end
     return nil, why or message, word or "unsure"
 end
@@ -307,9 +325,10 @@ end
 -- Ends a wait: leaves the line. If the lock came at this very moment, gives it back.
 local function give_up(self, name, reply, message, code)
     local answer = mare.channel(1)
-    if not tell(self, "drop", reply, name, answer) then return left(self) end
+    local _, _, unsent = insist(self, "drop", reply, name, answer)
+    if unsent == "closed" then return left(self) end
     if code == "cancelled" then return nil, message, code end
-    local leased, trouble = answer:receive(PATIENCE)
+    local leased, trouble = answer:receive(unsent and 0 or PATIENCE)
     if leased == false then return nil, trouble or words.noquorum, "noquorum" end
     return nil, ("lock '%s' was not had in time"):format(name), "timeout"
 end
@@ -379,12 +398,15 @@ end
 function lock_type.__index:fence()
     if reason_of(self) then return lost(self.reason) end
     local answer = mare.channel(1)
-    local sent, fence, message, code = tell(self.group, "check", self.reply, self.name, answer)
+    local sent, _, code = tell(self.group, "check", self.reply, self.name, answer)
+    local fence, message
     if sent then fence, message, code = answer:receive(PATIENCE) end
-    local ended = not sent or code == "closed"
     if fence then return fence end
-    if code and not ended then return nil, message, code end -- it may still be held
-    self.reason = reason_of(self) or (ended and "left" or "noquorum")
+    if code == "cancelled" then return nil, message, code end -- it may still be held
+    if code == "timeout" and not self.group.channel:closed() then
+        return unanswered(self.group, code) -- this, too
+    end
+    self.reason = reason_of(self) or (code and "left" or "noquorum")
     return lost(self.reason)
 end
 
@@ -393,7 +415,7 @@ function lock_type.__index:release()
     if not self.reason then
         self.reason = "released"
         self.gone:trysend(self.reason) -- wakes a select in another routine
-        tell(self.group, "release", self.reply, self.name)
+        insist(self.group, "release", self.reply, self.name)
     end
     return true
 end
@@ -483,13 +505,14 @@ function group_type.__index:superpeer(way, timeout)
     local key = superpeer_key(way)
     local deadline = checks.deadline("superpeer", timeout or PATIENCE, 2)
     local reply, answer = mare.channel(1), mare.channel(1)
-    if not tell(self, "superpeer", reply, key) then return left(self) end
+    local sent, _, problem = tell(self, "superpeer", reply, key)
+    if not sent then return unanswered(self, problem) end
     local name, message, code = reply:receive(deadline)
     if name or code == "denied" then return name or nil, message, code end
-    if code == "closed" or not tell(self, "nosuperpeer", answer, key, reply) then
-        return left(self)
-    end
-    local why = answer:receive(PATIENCE)
+    if code == "closed" then return left(self) end
+    local _, _, unsent = insist(self, "nosuperpeer", answer, key, reply)
+    if unsent == "closed" then return left(self) end
+    local why = answer:receive(unsent and 0 or PATIENCE)
     if code == "cancelled" then return nil, message, code end
     if why == "noquorum" then
         return nil, "this member does not reach a majority of the group", why
@@ -549,7 +572,8 @@ end
 -- The same, also with a name that only the group itself can use.
 function group_type.__index:_election(name, way)
     local changes = mare.channel(8)
-    if not tell(self, "election", changes, name, way, mare.self()) then return left(self) end
+    local sent, _, code = tell(self, "election", changes, name, way, mare.self())
+    if not sent then return unanswered(self, code) end
     return setmetatable({group = self, name = name, news = changes, now = false, epoch = 0},
         election_type)
 end
@@ -580,7 +604,7 @@ end
 --- Leaves the election: if this member led, another one can lead now.
 function election_type.__index:resign()
     if self.news then
-        tell(self.group, "resign", self.news, self.name)
+        insist(self.group, "resign", self.news, self.name)
         self.news:close()
     end
     return true

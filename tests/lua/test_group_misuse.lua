@@ -39,6 +39,24 @@ local function flow_of(home, folder, lease)
     return flow
 end
 
+-- Calls of this group wait for a member only for a moment.
+local function make_impatient(bank)
+    local tell
+    for i = 1, 10 do
+        local name, value = debug.getupvalue(bank.leave, i)
+        if name == "ask" then
+            for j = 1, 10 do
+                local inner, f = debug.getupvalue(value, j)
+                if inner == "tell" then tell = f end
+            end
+        end
+    end
+    for i = 1, 10 do
+        if debug.getupvalue(tell, i) == "PATIENCE" then return debug.setupvalue(tell, i, 0.01) end
+    end
+    error "no patience was found"
+end
+
 return {
     who_asks_while_the_group_is_left_is_told = t.in_folder(function(folder)
         local home <close> = peers.home()
@@ -65,6 +83,42 @@ return {
 
     -- It has been applied, then, and the member goes on. The bad state is against the rules.
     -- A second program with the folder of a member would vote a second time, and get the same lock.
+    -- It waits for its disk, say. What is given back reaches it when it reads again.
+    a_member_that_does_not_answer_is_still_one = function()
+        local member = mare.channel(1, "mare.group.still")
+        local bank = t.ok(group.find "still")
+        make_impatient(bank)
+        t.fails("timeout", bank:members()) -- it takes the question, and says nothing
+        t.fails("timeout", bank:members())
+        t.fails("timeout", bank:add("flow", 0.01))
+        t.fails("timeout", bank:superpeer({prefix = 1}, 0.01))
+        t.fails("timeout", bank:election "cashier")
+        t.eq(member:receive(), "members")
+
+        local asks = mare.go(bank.lock, bank, "x", t.patience)
+        local what, reply = member:receive()
+        reply:send(true, 7)
+        local ok, lock = asks:join()
+        t.eq({what, ok, lock.number}, {"lock", true, 7})
+        member:send "full"
+        t.fails("timeout", lock:fence())
+        t.eq(lock:release(), true)
+        t.eq(member:receive(), "full")
+        t.eq({member:receive()}, {"release", reply, "x"})
+
+        asks = mare.go(bank.lock, bank, "x", 0.2)
+        what, reply = member:receive()
+        member:send "full"
+        t.eq(select(4, asks:join()), "timeout")
+        t.eq({what, member:receive()}, {"lock", "full"})
+        local asked
+        what, asked = member:receive(t.patience)
+        t.eq({what, asked == reply}, {"drop", true})
+        member:close()
+        t.fails("closed", bank:members())
+        t.fails("closed", bank:lock("x", 1))
+    end,
+
     a_folder_is_of_one_program_at_a_time = t.in_folder(function(folder)
         local home <close> = peers.home()
         local options = alone(folder)
