@@ -595,6 +595,7 @@ return function(settings, channel, started, state, change)
     end
     local inbox, message, code = require "mare._node"._box(QUEUE, settings.inbox)
     if not inbox then return fail(message, code) end
+    local _ <close> = inbox -- its name is free again, also if this is killed while it reads the log
     local kept
     settings.disk, kept, code = disk.open(settings.folder, settings.lost)
     if not settings.disk then return fail(kept, code) end

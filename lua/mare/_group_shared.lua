@@ -154,8 +154,11 @@ function shared.multicast(group, settings, name, options)
     local self = setmetatable({channel = channel, title = name, news = mare.channel(BACKLOG),
         values = {n = 0}, at = 1}, multicast)
     local deadline = mare.deadline(options.timeout or PATIENCE)
-    if ask(self, "receive", deadline, self.news, mare.self()) then return self end
+    local ok
+    ok, message, code = ask(self, "receive", deadline, self.news, mare.self())
+    if ok then return self end
     if not known then self:leave() end
+    if code == "cancelled" or code == "closed" then return nil, message, code end
     return nil, "this member does not reach a majority of the group", "noquorum"
 end
 

@@ -204,8 +204,13 @@ function group.join(name, options)
     local settings = settings_of("join", name, options)
     settings.lost, settings.newcomer = options.lost, options.newcomer
     settings.timeout = options.timeout or COMING
-    local ok, message, code = check_member(settings, options.newcomer
-        or settings.folder and file.stat(settings.folder .. "/roll"))
+    local has_changed, message, code = false, nil, nil
+    if settings.folder then
+        has_changed, message, code = file.exists(settings.folder .. "/roll")
+    end
+    if has_changed == nil then return nil, message, code end
+    local ok
+    ok, message, code = check_member(settings, options.newcomer or has_changed)
     if not ok then return nil, message, code end
     local channel
     channel, message, code = launch(name, settings)
@@ -286,7 +291,7 @@ local function alter(self, what, name, timeout)
     end
     local deadline = checks.deadline(what, timeout or COMING, 2)
     local reply, answer = mare.channel(1), mare.channel(1)
-    local sent, _, problem = tell(self, "change", reply, what, name)
+    local sent, _, problem = tell(self, "change", reply, what, name, mare.self())
     if not sent then return unanswered(self, problem) end
     local ok, message, code = reply:receive(deadline)
     if ok == nil and code == "closed" then return left(self) end
