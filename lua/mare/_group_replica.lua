@@ -299,16 +299,18 @@ function requests.receive(self, reply, channel, process)
     self.joining[#self.joining + 1] = reply
 end
 
--- A caller gives up. It learns whether its value is on its way.
+-- A caller gives up. It learns whether its value is on its way, and whether there is a majority.
 function requests.drop(self, answer, reply)
+    local why, on_its_way = self.group:_epoch() and "timeout" or "noquorum", true
     for i, one in ipairs(self.waiting) do
         if one.reply == reply then
             table.remove(self.waiting, i)
             self.waiting_bytes = self.waiting_bytes - #(one.value or "")
-            return answer:trysend(self.group:_epoch() and "timeout" or "noquorum")
+            on_its_way = false
+            break
         end
     end
-    answer:trysend "unsure"
+    answer:trysend(why, on_its_way)
 end
 
 function requests.look(self, answer)

@@ -88,14 +88,16 @@ function shared.replica(group, settings, name, initial, change, options)
     return setmetatable({channel = channel, title = name}, replica)
 end
 
-local function answered(self, reply, first, ...)
+local function answered(self, what, reply, first, ...)
     local _, code = ...
     if first == nil and code == "timeout" then
         local answer = mare.channel(1)
         if not self.channel:sendwithin(PATIENCE, "drop", answer, reply) then return ended(self) end
-        code = answer:receive(PATIENCE) or "unsure"
-        return nil, code == "unsure" and "it is not known to be done, and may be yet"
-            or "it was not done in time", code
+        local why, on_its_way = answer:receive(PATIENCE)
+        if what == "apply" and (on_its_way or not why) then
+            return nil, "it is not known to be done, and may be yet", "unsure"
+        end
+        return nil, "it was not done in time", why or "timeout"
     end
     return given(self, first, ...)
 end
@@ -111,7 +113,7 @@ local function request(self, what, value, timeout)
     end
     if not sent then return given(self, nil, message, code) end
     if not deadline then return given(self, reply:receive()) end
-    return answered(self, reply, reply:receive(deadline))
+    return answered(self, what, reply, reply:receive(deadline))
 end
 
 --- Applies the value on every member, in the same order. Returns when that is done here: true, and

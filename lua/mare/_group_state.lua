@@ -64,8 +64,11 @@ end
 function state.hold(path)
     local folder, message, code = file.open(path, "r")
     if not folder then return nil, message, code end
-    if folder:_hold() then return folder end
+    local held
+    held, message, code = folder:_hold()
+    if held then return folder end
     folder:close()
+    if held == nil then return nil, message, code end
     return nil, ("%s is in use: another program is this member already"):format(path), "exists"
 end
 

@@ -66,7 +66,8 @@ local function measure(address)
     return clock - (sent + (got - sent) // 2), (got - sent + 1) // 2
 end
 
--- Measures the clocks of all members that are up, at the same time: offsets and bounds.
+-- Measures the clocks of all members that are up, at the same time: offsets and bounds; or nil,
+-- message, code.
 local function measure_all(group, members)
     local routines, offsets, bounds = {}, {}, {}
     for _, member in ipairs(members) do
@@ -79,6 +80,7 @@ local function measure_all(group, members)
     end
     for _, routine in ipairs(routines) do
         local ok, offset, bound = routine:join()
+        if bound == "cancelled" then return nil, offset, bound end
         if ok and offset then offsets[#offsets + 1], bounds[#bounds + 1] = offset, bound end
     end
     return offsets, bounds
@@ -89,7 +91,8 @@ end
 function where.now(group, members, drift, known)
     local now = time.now()
     if not known.at or now - known.at > FRESH * 1e9 then
-        local offsets, bounds = measure_all(group, members)
+        local offsets, bounds, code = measure_all(group, members)
+        if not offsets then return nil, bounds, code end
         if 2 * #offsets <= #members then
             return nil, "this member does not reach a majority of the group", "noquorum"
         end
@@ -116,7 +119,9 @@ function where.after(read, instant, timeout)
         if deadline and deadline:left() == 0 then
             return nil, "the time is not past yet", "timeout"
         end
-        mare.sleep(deadline and math.min(left + 1e-6, deadline:left()) or left + 1e-6)
+        local pause = math.min(left + 1e-6, deadline and deadline:left() or math.huge, FRESH)
+        local _, message, why = mare.sleep(pause) -- not for long: the group may be left
+        if why then return nil, message, why end
     end
 end
 

@@ -106,7 +106,7 @@ end
 
 function Disk:files()
     local file = {}
-    function file.stat(path) return self.nodes[tidy(path)] end
+    function file.exists(path) return self.nodes[tidy(path)] ~= nil end
     function file.list() return {} end
     function file.read(path)
         local node = self.nodes[tidy(path)]

@@ -3,6 +3,7 @@
 -- the end of the process that waits, and the loss of the majority.
 local mare, group = require "mare", require "mare.group"
 local t, peers, cases = require "t", require "peers", require "group_cases"
+local file, group_state = require "mare.file", require "mare._group_state"
 local join = cases.join
 
 local LONG = 3600 -- seconds: a lease that no noise ends
@@ -34,6 +35,22 @@ function waits.multicast(its, timeout) return its.bank:multicast("orders", {time
 function waits.superpeer(its, timeout) return its.bank:superpeer({prefix = 1}, timeout) end
 
 function waits.add(its, timeout) return its.bank:add("reef", timeout) end
+
+-- The other member, when it is there: it holds the lock `theirs` until it is told to give it back.
+local FLOW = [[
+    local group = require "mare.group"
+    local options = OPTIONS
+    assert(group.found("bank", options))
+    local bank = assert(group.join("bank", options))
+    local sum = assert(bank:replica("sum", 0, function(state, value) return state + value end))
+    local orders = assert(bank:multicast("orders", {timeout = 60}))
+    local theirs = assert(bank:lock("theirs", 60))
+    local told = mare.channel(1, "told")
+    print "in"
+    told:receive()
+    theirs:release()
+    told:receive()
+]]
 
 -- Begins all of them. Returns the routines, by name, when all of them wait.
 local function begin_all(its, timeout)
@@ -91,6 +108,36 @@ return {
         t.ok(bank:members())
     end),
 
+    -- What waits only while there is a majority.
+    a_group_of_one = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local given = {members = {"home"}, folder = folder, lease = LONG}
+        t.ok(group.found("bank", given))
+        for _, ends in ipairs {"cancel", "leave", "check"} do
+            local bank = t.ok(group.join("bank", given))
+            local lock = t.ok(bank:lock("x", t.patience))
+            local orders = t.ok(bank:multicast("orders", {timeout = t.patience}))
+            t.reaches(function() return bank:now() end, "a time")
+            local lost = mare.go(mare.select, {lock})
+            local routines = {receive = mare.go(orders.receive, orders),
+                after = mare.go(bank.after, bank, bank:now() + LONG)}
+            t.settle()
+            if ends == "cancel" then
+                for _, routine in pairs(routines) do routine:cancel() end
+                all_fail(routines, "cancelled")
+                t.ok(lock:fence() and lock:release())
+                t.eq({lost:join(t.patience)}, {true, 1, "released"})
+                t.ok(orders:leave() and bank:leave())
+            else
+                if ends == "leave" then bank:leave() else bank.channel:send "check" end
+                all_fail(routines, "closed")
+                t.eq({lost:join(t.patience)}, {true, 1, ends == "leave" and "left" or "failed"})
+            end
+            t.reaches(function() return not group.find "bank" end, "it is gone")
+        end
+        t.ok(home)
+    end),
+
     -- A join that is cancelled leaves nothing behind: neither a process nor a folder in use.
     a_join_is_cancelled = t.in_folder(function(folder)
         local home <close> = peers.home()
@@ -110,12 +157,66 @@ return {
                     t.eq(code, "cancelled", message)
                 end
                 t.reaches(function() return #mare.processes() == before end, "no process is left")
+                t.reaches(function() -- another thread closes what a killed process had open
+                    local held = group_state.hold(given.folder .. "/group-bank")
+                    return held == nil and not file.exists(given.folder .. "/group-bank")
+                        or held and held:close()
+                end, "the folder is free")
             end
         end
         local bank <close> = join("bank", options(folder))
         t.ok(bank:members())
         t.ok(home)
     end),
+
+    -- The other member freezes. Some calls are told; others go on waiting until it is back.
+    the_majority_is_lost = {t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local given = {members = {"flow", "home"}, folder = folder .. "/flow", lease = t.slow}
+        local flow <close> = peers.join(home, {name = "flow", listen = "127.0.0.1:0"},
+            FLOW:gsub("OPTIONS", peers.source(given)))
+        given.folder = folder .. "/home"
+        t.ok(group.found("bank", given))
+        local bank <close> = join("bank", given)
+        local sum = t.ok(bank:replica("sum", 0, add))
+        local orders = t.ok(bank:multicast("orders", {timeout = t.patience}))
+        t.eq(flow.line(), "in")
+        t.reaches(function() return sum:apply(1, 1) end)
+        local cashier = t.ok(bank:election "cashier")
+        repeat until t.ok(cashier:change(t.patience) ~= nil) and cashier.now == "home"
+        local mine = t.ok(bank:lock("mine", t.patience))
+
+        local theirs = mare.go(bank.lock, bank, "theirs")
+        local lost, change = mare.go(mare.select, {mine}), mare.go(cashier.change, cashier)
+        local message = mare.go(orders.receive, orders)
+        t.settle()
+        flow.signal "STOP"
+        local apply = mare.go(sum.apply, sum, 1, 3 * t.slow) -- if they come late: with a deadline
+        local read = mare.go(sum.read, sum, 3 * t.slow)
+
+        t.eq({lost:join(t.patience)}, {true, 1, "noquorum"})
+        t.eq(select(2, change:join(t.patience)), false)
+        local _, _, _, code = apply:join(t.patience)
+        t.ok(code == "unsure" or code == "noquorum", code)
+        t.eq(select(4, read:join(t.patience)), "noquorum")
+        t.fails("noquorum", mine:fence())
+        t.fails("noquorum", bank:lock("theirs", 0.01))
+        t.fails("noquorum", bank:superpeer({prefix = 1}, 0.01))
+        t.fails("noquorum", bank:add("reef", 0.01))
+        code = select(3, sum:apply(1, 0.01))
+        t.ok(code == "unsure" or code == "noquorum", code)
+        t.fails("noquorum", sum:read(0.01))
+        t.reaches(function() return select(3, bank:now()) == "noquorum" end, "no time")
+        t.fails("noquorum", bank:after(math.huge))
+        t.ok(orders:send "later")
+
+        flow.signal "CONT"
+        peers.find("told@flow"):send()
+        local ok, lock = theirs:join(t.patience)
+        t.ok(ok and lock, lock)
+        t.eq({message:join(t.patience)}, {true, "home", "later"})
+        t.reaches(function() return sum:apply(1, 1) end)
+    end), timeout = 120},
 
     -- Nobody else comes in by what a process wanted that was killed.
     who_waits_is_killed = scene(function(its)
