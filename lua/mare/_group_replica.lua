@@ -375,7 +375,9 @@ end
 local function hear(self, from, said, digest, what, epoch, a, ...)
     local peer = digest == self.digest and said == from and self.numbers[from]
     if not peer or peer == self.number or math.type(epoch) ~= "integer" then return end
-    if what == "forward" then
+    if what == "peek" then
+        if self.change and getmetatable(a) == "channel" then requests.peek(self, a) end
+    elseif what == "forward" then
         if self.log.stage == "leading" then accept(self, peer, a, ...) end
     elseif what == "resend" then
         if a == self.life then submit_all(self) end

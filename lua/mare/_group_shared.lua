@@ -7,6 +7,7 @@ local launch = require "mare._launch"
 local shared = {}
 
 local PATIENCE, LOG_BYTES = 15, 8 << 20
+local EACH = 1 -- seconds for a member that is asked for a state, before the next one is
 local BACKLOG = 4096 -- the most bundles that a receiver of a multicast may be behind
 local VALUE_BYTES = 1 << 20 -- of one value, which must cross to the other members in one message
 
@@ -133,6 +134,38 @@ end
 
 --- The state as it is here: true, state. It may be old.
 function replica.__index:peek() return ask(self, "peek", PATIENCE) end
+
+-- Asks a member for the state of a replica: true, state; or nil, message, code.
+local function peek_at(address, settings, deadline)
+    local reply, sent = mare.channel(1), nil
+    local inbox, message, code = mare.find(address, deadline)
+    if inbox then
+        sent, message, code = inbox:sendwithin(deadline, settings.here, settings.digest, "peek", 0,
+            reply)
+    end
+    if not sent then return nil, message, code end
+    return reply:receive(deadline)
+end
+
+--- The state that the first of these members has, in this order, or this one itself: true, the
+--- state, the member; or nil, message, code.
+function shared.peek(group, settings, names, name, deadline)
+    local own = found(group, "replica", name)
+    local ok, state, code
+    if own then
+        ok, state, code = ask({channel = own, title = name}, "peek", deadline)
+        if ok then return ok, state, settings.here end
+    end
+    for _, member in ipairs(names) do
+        if code == "cancelled" then break end
+        ok, state, code = peek_at(("group.%s.replica.%s@%s"):format(group.name, name, member),
+            settings, mare.deadline(math.min(EACH, deadline:left())))
+        if ok then return ok, state, member end
+    end
+    if code == "cancelled" then return nil, state, code end
+    if deadline:left() == 0 then return nil, "no member has answered in time", "timeout" end
+    return nil, ("no member that is up has the replica '%s' open"):format(name), "noname"
+end
 
 -- ---- Multicasts ---------------------------------------------------------------------------------
 

@@ -28,6 +28,22 @@ function where.near(names, count)
     return near
 end
 
+--- The names of the other members that may be up, the nearest first; then those whose distance is
+--- not known.
+function where.in_order(members)
+    local rank, names = {}, {}
+    for i, one in ipairs(node.near() or {}) do rank[one.name] = i end
+    for _, member in ipairs(members) do
+        if not member.here and member.state ~= "down" then names[#names + 1] = member.name end
+    end
+    table.sort(names, function(a, b)
+        local first, second = rank[a] or math.huge, rank[b] or math.huge
+        if first ~= second then return first < second end
+        return a < b
+    end)
+    return names
+end
+
 --- The names of the members, so many, that are nearest to all; of those whose places are known.
 function where.place(names, count)
     if not is_count(count) then

@@ -453,6 +453,19 @@ function group_type.__index:replica(name, initial, change, options)
     return shared.replica(self, settings, name, initial, change, options)
 end
 
+--- The state of a replica as the nearest member has it that has opened it: true, the state, and the
+--- name of that member; or nil, message, code. It may be old.
+function group_type.__index:peek(name, timeout)
+    check_shared("peek", name)
+    local deadline = checks.deadline("peek", timeout or PATIENCE, 2)
+    local members, message, code = ask(self, "members")
+    if not members then return nil, message, code end
+    local settings
+    settings, message, code = ask(self, "settings")
+    if not settings then return nil, message, code end
+    return shared.peek(self, settings, where.in_order(members), name, deadline)
+end
+
 --- Messages that every member gets in the same order.
 function group_type.__index:multicast(name, options)
     check_shared("multicast", name)
