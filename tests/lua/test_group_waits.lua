@@ -138,6 +138,28 @@ return {
         t.ok(home)
     end),
 
+    -- A member that cannot keep what it must not forget does not go on.
+    the_disk_fails = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local given = {members = {"home"}, folder = folder .. "/disk", lease = LONG,
+            algorithm = {"majority", printer = "ricart"}}
+        t.ok(group.found("bank", given))
+        local bank = t.ok(group.join("bank", given))
+        local lock = t.ok(bank:lock("x", t.patience))
+        local lost = mare.go(mare.select, {lock})
+        local routines = {lock = mare.go(bank.lock, bank, "x"),
+            after = mare.go(bank.after, bank, bank:now() + LONG)}
+        t.settle()
+        t.ok(file.remove(folder .. "/disk", {tree = true}))
+        t.fails("closed", bank:lock("printer")) -- its first use is a write
+        t.eq({lost:join(t.patience)}, {true, 1, "failed"})
+        all_fail(routines, "closed")
+        t.eq(select(3, lock:fence()), "failed")
+        t.reaches(function() return not group.find "bank" end, "it is gone")
+        t.fails("nostate", group.join("bank", given))
+        t.ok(home)
+    end),
+
     -- A join that is cancelled leaves nothing behind: neither a process nor a folder in use.
     a_join_is_cancelled = t.in_folder(function(folder)
         local home <close> = peers.home()
