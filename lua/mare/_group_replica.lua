@@ -583,6 +583,7 @@ local function ends(self, inbox)
     return setmetatable({why = "it was killed here"}, {__close = function(ending)
         give_up(self, ending.why, "closed")
         for receiver in pairs(self.receivers) do receiver:close() end
+        for _, reply in ipairs(self.joining) do reply:close() end
         inbox:close()
         self.requests:close()
         for _, reply in self.requests:messages() do -- nobody reads it any more
