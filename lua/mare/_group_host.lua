@@ -93,6 +93,7 @@ function host:log_settings()
     local lost = settings.lost or settings.kept and not settings.kept.votes
     return {names = self.names, voters = settings.voters, here = self.here, digest = self.digest,
         folder = settings.folder or false, lost = lost or false, drift = settings.drift_ppm / 1e6,
+        clock = settings.clock,
         generation = list and list.generation or 0, slots = list and list.roll.slots,
         former = list and list.roll.former}
 end

@@ -1,12 +1,14 @@
 -- SPDX-License-Identifier: MIT
 -- Time and place of a group: what the members' clocks say, and who is near. Each member's process
--- tells its clock to anybody who asks (_group_host.lua); the links of nodes find the places.
+-- tells its clock to anybody who asks (_group_host.lua), or NTP servers tell the time; the links of
+-- nodes find the places.
 local mare, checks, node = require "mare", require "mare._check", require "mare.node"
 local time, place = require "mare.time", require "mare.place"
 
 local where = {}
 
 local PATIENCE, FRESH = 2, 1 -- seconds for an answer; for which a measurement is good enough
+local POLITE = 4 -- seconds between two questions to the same servers
 
 -- ---- Place --------------------------------------------------------------------------------------
 
@@ -119,6 +121,24 @@ function where.now(group, members, drift, known)
         known.at = now
     end
     return (now + known.offset) / 1e9, (known.bound + (now - known.at) * 2 * drift) / 1e9
+end
+
+--- The time that these NTP servers agree on, in seconds since 1970, and how far it may be wrong; or
+--- nil, message, code. They are asked again after a while. If they are silent, the bound grows.
+function where.ntp_now(servers, drift, known)
+    local now = time.now()
+    if not known.at or now - known.at > POLITE * 1e9 then
+        known.asker = known.asker or require "mare.ntp".asker(servers)
+        local said, message, code = known.asker:ask(PATIENCE)
+        if not said and (not known.at or code == "cancelled") then return nil, message, code end
+        if said then
+            local here, system, within = time.now()
+            known.at, known.offset = here, system - here + said.offset
+            known.bound = said.error + within
+        end
+        now = time.now()
+    end
+    return (now + known.offset) / 1e9, (known.bound + (now - known.at) * drift) / 1e9
 end
 
 --- Waits until this time is past on every member, or until the timeout.

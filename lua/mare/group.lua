@@ -24,7 +24,7 @@ group_type.__index, lock_type.__index = {}, {}
 
 local PATIENCE, COMING = 15, 60 -- seconds for an answer; for members to join and leave
 local allowed = checks.set("members", "folder", "lease", "drift", "lost", "engine", "algorithm",
-    "newcomer", "timeout", "voters")
+    "newcomer", "timeout", "voters", "clock")
 local algorithms = checks.set("majority", "central", "ricart", "token", "voting")
 local races = checks.set("first", "bully", "ring", "wireless")
 local LOCKS = "'majority', 'central', 'ricart', 'token' or 'voting'"
@@ -84,6 +84,14 @@ end
 
 local function is_engine(value) return type(value) == "table" and value[1] == "etcd" end
 
+local function is_clock(value)
+    if type(value) ~= "table" or value[1] ~= "ntp" or not value[2] then return false end
+    for i = 2, #value do
+        if type(value[i]) ~= "string" then return false end
+    end
+    return true
+end
+
 local function check_options(what, options)
     checks.argument(what, options, 2, "table", 5)
     checks.options(what, options, 2, allowed, 5)
@@ -98,6 +106,7 @@ local function check_options(what, options)
     option("lost", "boolean", "a boolean")
     option("newcomer", "boolean", "a boolean")
     option("timeout", between(0, math.huge), "a number of seconds")
+    option("clock", is_clock, 'a list: "ntp", then servers')
     option("engine", is_engine, 'a list: "etcd", then URLs')
     option("algorithm", is_algorithm, LOCKS .. ", or a table of them by lock; 'token' for one lock")
     if options.engine and options.algorithm then
@@ -144,6 +153,7 @@ local function settings_of(what, name, options)
     local settled = algorithm_text(by) .. (voters and (" %d vote"):format(voters) or "")
     local settings = {name = name, names = names, here = here, inbox = "group." .. name,
         voters = voters, algorithms = by,
+        clock = options.clock and table.move(options.clock, 2, #options.clock, 1, {}),
         digest = comings.digest(name, 0, {names = names}, settled),
         folder = options.folder and ("%s/group-%s"):format(options.folder, name),
         lease_us = math.floor((options.lease or 3) * 1e6),
@@ -540,11 +550,13 @@ end
 
 --- The time of the group, in seconds since 1970, and how far it may be wrong.
 function group_type.__index:now()
-    local members, message, code = ask(self, "members")
-    if not members then return nil, message, code end
-    local settings = ask(self, "settings")
-    if not settings then return left(self) end
+    local settings, message, code = ask(self, "settings")
+    if not settings then return nil, message, code end
     self.clock = self.clock or {}
+    if settings.clock then return where.ntp_now(settings.clock, settings.drift, self.clock) end
+    local members
+    members, message, code = ask(self, "members")
+    if not members then return nil, message, code end
     return where.now(self.name, members, settings.drift, self.clock)
 end
 

@@ -2,7 +2,7 @@
 -- Groups in the hands of programs that do odd things, or at odd moments: what is asked for while
 -- the group is left, many locks, names that are the group's own, members that do not agree on what
 -- the group is.
-local mare, group = require "mare", require "mare.group"
+local mare, group, ntp = require "mare", require "mare.group", require "mare.ntp"
 local file, child, t = require "mare.file", require "mare.child", require "t"
 local peers, cases, shell = require "peers", require "group_cases", require "shell"
 local log_disk = require "mare._group_disk"
@@ -361,6 +361,40 @@ return {
             end
         end
     end,
+
+    -- With no majority, which the mean of the members' clocks would need.
+    the_time_may_be_that_of_servers = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local server <close> = t.ok(ntp.server {host = "127.0.0.1", port = 0, stratum = 3})
+        mare.go(server.run, server):detach()
+        local _, port = server:address()
+        local given = pair(folder, "home", LONG)
+        given.clock = {"ntp", "127.0.0.1:" .. port}
+        t.ok(group.found("bank", given))
+        do
+            local bank <close> = join("bank", given)
+            local now, bound
+            t.reaches(function()
+                now, bound = bank:now() -- a busy machine may not answer in time
+                return now
+            end, "a time")
+            t.ok(bound > 0 and bound < t.patience, bound)
+            local later, wider
+            repeat
+                later, wider = bank:now()
+                t.ok(math.abs(later - os.time()) <= wider + 1.1) -- os.time has no fractions
+            until later > now
+            t.ok(bank:after(later, t.patience))
+            local known = bank.group.clock
+            known.at = known.at - 3600 * 1000000000 -- an hour later they do not answer
+            known.asker = {ask = function() return nil, "silence", "timeout" end}
+            later, wider = bank:now()
+            t.ok(later and wider > 3.6, wider)
+        end
+        t.raises("option 'clock'", group.join, "bank", {members = {"home"}, folder = folder,
+            clock = {"ntp"}})
+        t.ok(home)
+    end),
 
     a_release_wakes_who_selects = t.in_folder(function(folder)
         local home <close> = peers.home()
