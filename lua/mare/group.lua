@@ -11,9 +11,9 @@
 --
 -- With {engine = {"etcd", "http://…"}} a cluster of etcd decides instead of the members. The
 -- process behind a member is in _group_host.lua; its engine is _group.lua or _group_etcd.lua; what
--- it has on its disk is in _group_state.lua.
-local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
-local file = require "mare.file"
+-- it has on its disk is in _group_state.lua. The options are checked in _group_options.lua.
+local mare, checks, file = require "mare", require "mare._check", require "mare.file"
+local given = require "mare._group_options"
 local state, shared = require "mare._group_state", require "mare._group_shared"
 local where, start_process = require "mare._group_where", require "mare._launch"
 local comings, superpeers = require "mare._group_members", require "mare._group_superpeers"
@@ -23,150 +23,9 @@ local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
 group_type.__index, lock_type.__index = {}, {}
 
 local PATIENCE, COMING = 15, 60 -- seconds for an answer; for members to join and leave
-local allowed = checks.set("members", "folder", "lease", "drift", "lost", "engine", "algorithm",
-    "newcomer", "timeout", "voters", "clock")
-local algorithms = checks.set("majority", "central", "ricart", "token", "voting")
 local races = checks.set("first", "bully", "ring", "wireless")
-local LOCKS = "'majority', 'central', 'ricart', 'token' or 'voting'"
 
 -- ---- Joining ------------------------------------------------------------------------------------
-
-local function between(least, most)
-    return function(value) return type(value) == "number" and value >= least and value <= most end
-end
-
--- Splits {"etcd", url, …, and options of etcd.client}: its endpoints and its options.
-local function cluster_of(what, name, options)
-    local endpoints, client = {}, {}
-    for key, value in pairs(options.engine) do
-        if math.type(key) == "integer" then
-            endpoints[key - 1] = value
-        else
-            client[key] = value
-        end
-    end
-    endpoints[0] = nil
-    client.ttl = options.lease or 3
-    client.prefix = ("%sgroup/%s/"):format(client.prefix or "mare/", name)
-    local ok, message = pcall(require "mare.etcd".client, endpoints, client)
-    if not ok then
-        error(("bad argument #2 to '%s' (option 'engine': %s)"):format(what, message), 4)
-    end
-    return endpoints, client
-end
-
--- Whether the value is one algorithm for all locks; or a table by the names of locks, whose entry 1
--- is for all other locks. A token goes round for each lock that uses `token`, wanted or not. So
--- that algorithm can be chosen only for single locks.
-local function is_algorithm(value)
-    if type(value) ~= "table" then return algorithms[value] and value ~= "token" end
-    local tokens = 0
-    for name, algorithm in pairs(value) do
-        local named = type(name) == "string" and name ~= "" and #name <= 100 and name:byte() >= 32
-        if not (named or name == 1) or not algorithms[algorithm] then return false end
-        if algorithm == "token" then tokens = tokens + (named and 1 or 2) end
-    end
-    return tokens <= 1
-end
-
--- The text that is compared with the other members' choice; empty for the default.
-local function algorithm_text(value)
-    local parts = {}
-    for name, algorithm in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(name == 1 and "*" or name:gsub("[^%w._-]", function(c)
-            return ("%%%02x"):format(c:byte())
-        end), algorithm)
-    end
-    table.sort(parts)
-    local text = table.concat(parts, ",")
-    return (text == "" or text == "*=majority") and "" or " " .. text
-end
-
-local function is_engine(value) return type(value) == "table" and value[1] == "etcd" end
-
-local function is_clock(value)
-    if type(value) ~= "table" or value[1] ~= "ntp" or not value[2] then return false end
-    for i = 2, #value do
-        if type(value[i]) ~= "string" then return false end
-    end
-    return true
-end
-
-local function check_options(what, options)
-    checks.argument(what, options, 2, "table", 5)
-    checks.options(what, options, 2, allowed, 5)
-    local function option(key, good, expected)
-        checks.option(what, options, 2, key, good, expected, 6)
-    end
-    option("members", roll.is_list, "a list of the names of nodes, each once")
-    option("voters", roll.is_list, "a list of the names of members, each once")
-    option("folder", "string", "the path of a folder")
-    option("lease", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
-    option("drift", between(0, 0.4), "a number, 0.4 at most")
-    option("lost", "boolean", "a boolean")
-    option("newcomer", "boolean", "a boolean")
-    option("timeout", between(0, math.huge), "a number of seconds")
-    option("clock", is_clock, 'a list: "ntp", then servers')
-    option("engine", is_engine, 'a list: "etcd", then URLs')
-    option("algorithm", is_algorithm, LOCKS .. ", or a table of them by lock; 'token' for one lock")
-    if options.engine and options.algorithm then
-        error(("bad argument #2 to '%s' (option 'algorithm': etcd has its own)"):format(what), 4)
-    end
-    for _, key in ipairs {"members", "folder"} do
-        if options[key] == nil and not options.engine then
-            error(("bad argument #2 to '%s' (a group needs '%s')"):format(what, key), 4)
-        end
-    end
-end
-
--- The members in their order, first those that vote; and how many vote, or nil for all.
-local function in_order(what, members, voters)
-    local votes, is_member = {}, {}
-    for _, name in ipairs(members) do is_member[name] = true end
-    for _, name in ipairs(voters or members) do
-        if not is_member[name] then
-            error(("bad argument #2 to '%s' (option 'voters': '%s' is not among the members)")
-                :format(what, name), 4)
-        end
-        votes[name] = true
-    end
-    local names = table.move(members, 1, #members, 1, {})
-    table.sort(names, function(a, b)
-        if votes[a] ~= votes[b] then return votes[a] or false end
-        return a < b
-    end)
-    return names, voters and #voters < #names and #voters or nil
-end
-
--- The settings that found and join have in common: which node this is, and which group.
-local function settings_of(what, name, options)
-    checks.argument(what, name, 1, "string", 4)
-    if not roll.is_name(name) then
-        error(("bad argument #1 to '%s' (a letter, then letters, digits, '.', '_' and '-')"):format(
-            what), 3)
-    end
-    check_options(what, options)
-    local here = raw._name()
-    local names, voters = in_order(what, options.members or {here}, options.voters)
-    local by = options.algorithm or {}
-    by = type(by) == "table" and by or {by}
-    local settled = algorithm_text(by) .. (voters and (" %d vote"):format(voters) or "")
-    local settings = {name = name, names = names, here = here, inbox = "group." .. name,
-        voters = voters, algorithms = by,
-        clock = options.clock and table.move(options.clock, 2, #options.clock, 1, {}),
-        digest = comings.digest(name, 0, {names = names}, settled),
-        folder = options.folder and ("%s/group-%s"):format(options.folder, name),
-        lease_us = math.floor((options.lease or 3) * 1e6),
-        drift_ppm = math.floor((options.drift or 0.001) * 1e6)}
-    -- A promise is valid for the length of a lease. So members with other lengths must not count on
-    -- it.
-    settings.rest = ("%s %d %d"):format(settled, settings.lease_us, settings.drift_ppm)
-    settings.own_rest = ("%s %s"):format(settled, here)
-    if options.engine then
-        settings.endpoints, settings.client = cluster_of(what, name, options)
-    end
-    return settings
-end
 
 local function check_member(settings, comes)
     if not mare.find "mare.node" then
@@ -184,7 +43,7 @@ local function own_digest(settings) return settings.digest .. " " .. settings.he
 --- Makes this member's state. Call it on each member the first time, and never again, whatever the
 --- member has lost. A cluster of etcd does not need it.
 function group.found(name, options)
-    local settings = settings_of("found", name, options)
+    local settings = given.settings("found", name, options)
     local ok, message, code = check_member(settings)
     if not ok then return nil, message, code end
     if settings.endpoints then return true end
@@ -211,7 +70,7 @@ end
 
 --- Makes this node a member again. Returns the group; or nil, message, code.
 function group.join(name, options)
-    local settings = settings_of("join", name, options)
+    local settings = given.settings("join", name, options)
     settings.lost, settings.newcomer = options.lost, options.newcomer
     settings.timeout = options.timeout or COMING
     local has_changed, message, code = false, nil, nil
@@ -364,8 +223,8 @@ local function check_algorithm(options)
     checks.argument("lock", options, 3, "table", 4)
     checks.options("lock", options, 3, checks.set "algorithm", 4)
     checks.option("lock", options, 3, "algorithm", function(word)
-        return algorithms[word] or word == "etcd"
-    end, LOCKS .. ", or the engine, 'etcd'", 4)
+        return given.algorithms[word] or word == "etcd"
+    end, given.ALGORITHMS .. ", or the engine, 'etcd'", 4)
     return options.algorithm
 end
 
