@@ -118,10 +118,12 @@ local function tell(self, ...)
 end
 
 -- The same for a request that must not be lost: if there is no room for it in time, goes on waiting
--- for room when this has returned.
+-- for room when this has returned. A process that ends cannot; but the member hears of its end.
 local function insist(self, ...)
     local ok, message, code = tell(self, ...)
-    if code == "timeout" then mare.go(self.channel.send, self.channel, ...):detach() end
+    local goes_on, routine = code == "timeout", nil
+    if goes_on then goes_on, routine = pcall(mare.go, self.channel.send, self.channel, ...) end
+    if goes_on then routine:detach() end
     return ok, message, code
 end
 
