@@ -96,7 +96,8 @@ MARE_API mare_err mare_group_lock(mare_runtime *runtime, const char *group, cons
                                   uint64_t deadline, mare_lock **out, char **error);
 
 /* The number of this grant, for what the lock protects to check: it is larger than all before.
- * Finds out first whether the lock is still held; if not, it is MARE_NOQUORUM or MARE_CLOSED. */
+ * Finds out first whether the lock is still held. If not, it is MARE_NOQUORUM; or MARE_CLOSED (the
+ * group was left, or its members have changed). MARE_TIMEOUT: it may still be held. */
 MARE_API mare_err mare_lock_fence(mare_lock *lock, uint64_t deadline, uint64_t *fence,
                                   char **error);
 

@@ -318,9 +318,11 @@ function host:superpeer(...) superpeers.ask(self, ...) end
 
 function host:no_superpeer(...) superpeers.give_up(self, ...) end
 
-function host:change(reply, what, name) members.want(self, reply, what, name) end
+function host:change(...) members.want(self, ...) end
 
 function host:unchange(answer, reply) members.give_up(self, answer, reply) end
+
+function host:unchange_for(process) members.ended(self, process) end
 
 --- This member leads no more, and tells the others. Those who do not hear it notice the silence.
 function host:retire(name, epoch)

@@ -27,14 +27,17 @@ agree.__index = agree
 
 local NUMBERS = 256 -- a ballot is a round times this, plus the member's number
 local LIMIT = 1 << 52 -- honest members never get there; beyond it ballots would run out
+local LIFE = 16 * NUMBERS -- ballots between two lives that do not know of each other
 local PATIENCE = 4  -- ticks without progress; later members wait longer, so that one tries first
 
 --- One member's part: `here`, its place in `names`, whether it `votes`, and what it kept:
---- `promised`, and the `ballot` in which it has accepted the `value`.
+--- `promised`, and the `ballot` in which it has accepted the `value`. `life`: of a member that may
+--- have forgotten ballots of its own, a number that grows faster than ballots are made (seconds).
+--- Its ballots begin above it: two lists in one ballot could both be decided.
 function agree.new(io, kept)
     local self = setmetatable({io = io, here = kept.here, names = kept.names, votes = kept.votes,
-        promised = kept.promised or 0, ballot = kept.ballot or 0, value = kept.value, latest = 0,
-        ticks = 0}, agree)
+        promised = kept.promised or 0, ballot = kept.ballot or 0, value = kept.value,
+        latest = (kept.life or 0) * LIFE, ticks = 0}, agree)
     for i, name in ipairs(self.names) do
         if name == self.here then self.number = i end
     end

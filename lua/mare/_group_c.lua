@@ -9,7 +9,7 @@ local mare, group = require "mare", require "mare.group"
 local c = {}
 
 -- Codes of groups that have another name in C.
-local codes = {left = "closed", released = "closed", failed = "died"}
+local codes = {left = "closed", released = "closed", changed = "closed", failed = "died"}
 
 local function outcome(fine, first, ...)
     if not fine then return false, "invalid", tostring(first) end

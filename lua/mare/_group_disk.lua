@@ -7,7 +7,9 @@
 -- A record is one of: a promise; an entry; a cut, which makes all entries from its number on void;
 -- the start of a life; a note that this member lost its earlier promises and does not vote any
 -- more. If the last record is not whole, the machine stopped while it was written. Nobody has heard
--- of it, so it is cut off. A broken record in the middle is damage: the log is refused.
+-- of it, so it is cut off. A broken record in the middle is damage: the log is refused. The length
+-- of a record can be the damage. Then the rest of the file looks like one record that is not whole;
+-- so the rest is searched for whole records.
 local mare, file, party = require "mare", require "mare.file", require "mare._party"
 local state = require "mare._group_state"
 
@@ -16,7 +18,7 @@ disk.__index = disk
 
 local HEAD, BODY = "<I4i8", "<Bi8i8"
 local PROMISE, ENTRY, CUT, LIFE, LOST = 1, 2, 3, 4, 5
-local HEAD_BYTES = string.packsize(HEAD)
+local HEAD_BYTES, BODY_BYTES = string.packsize(HEAD), string.packsize(BODY)
 
 local function record(kind, number, epoch, data)
     local body = BODY:pack(kind, number, epoch) .. (data or "")
@@ -47,18 +49,34 @@ reads[LOST] = function(kept) kept.lost = true end
 
 reads[LIFE] = function(kept, life) kept.life = math.max(kept.life, life) end
 
+-- The body of the record at this place, if it is whole; and where the next one begins, if that is
+-- not beyond the end.
+local function body_at(whole, at)
+    if at + HEAD_BYTES - 1 > #whole then return nil end
+    local size, sum, first = HEAD:unpack(whole, at)
+    local past = first + size
+    if past > #whole + 1 then return nil end
+    local body = size >= BODY_BYTES and whole:sub(first, past - 1)
+    return body and party._checksum(body) == sum and body or nil, past
+end
+
+-- Whether the record at this place is one that was being written when the machine stopped. Then
+-- nothing, or only zeros, can be after it.
+local function is_last(whole, at, past)
+    if past and past <= #whole and whole:find("[^\0]", at) then return false end
+    for from = at + 1, #whole do
+        if reads[whole:byte(from + HEAD_BYTES)] and body_at(whole, from) then return false end
+    end
+    return true
+end
+
 -- Reads all records; returns how many bytes of the file are good; or nil, message, code.
 local function read_records(path, whole, kept)
     local at = 1
     while at <= #whole do
-        local size, sum
-        if at + HEAD_BYTES - 1 <= #whole then size, sum = HEAD:unpack(whole, at) end
-        local first = at + HEAD_BYTES
-        local past = size and first + size
-        if not size or past > #whole + 1 then return at - 1 end
-        local body = whole:sub(first, past - 1)
-        if size < BODY:packsize() or party._checksum(body) ~= sum then
-            if past == #whole + 1 or not whole:find("[^\0]", at) then return at - 1 end
+        local body, past = body_at(whole, at)
+        if not body and is_last(whole, at, past) then return at - 1 end
+        if not body then
             return nil, ("%s is damaged at byte %d: this member can not know what it has "
                 .. "promised. Restore its folder as it was when the member last ran; or remove "
                 .. "the folder of the group, and join with 'lost = true'"):format(path, at),

@@ -93,6 +93,7 @@ function host:log_settings()
     local lost = settings.lost or settings.kept and not settings.kept.votes
     return {names = self.names, voters = settings.voters, here = self.here, digest = self.digest,
         folder = settings.folder or false, lost = lost or false, drift = settings.drift_ppm / 1e6,
+        clock = settings.clock,
         generation = list and list.generation or 0, slots = list and list.roll.slots,
         former = list and list.roll.former}
 end
@@ -106,7 +107,7 @@ function requests.follow(self, channel, process, title, requests_of_it)
     channel:trysend(self:log_settings())
 end
 
-function requests.change(self, reply, what, name) self:change(reply, what, name) end
+function requests.change(self, ...) self:change(...) end
 
 function requests.unchange(self, answer, reply) self:unchange(answer, reply) end
 
@@ -122,6 +123,7 @@ local function end_of(self, process)
         if log.process == process then self.followers[channel] = nil end
     end
     elections.ended(self, process)
+    self:unchange_for(process)
     for name in pairs(self.locks) do
         self:withdraw(name, function(who) return who.process == process end)
     end
@@ -168,6 +170,7 @@ function host:give_up(why)
     for _, known in pairs(self.superpeers or {}) do
         for _, reply in ipairs(known.waiting) do reply:close() end
     end
+    for _, one in ipairs(self.changes or {}) do one.reply:close() end
 end
 
 --- Defaults for engines that have nothing to do here. trouble: why nobody will get this lock, if
@@ -184,6 +187,8 @@ function host.change(_, reply)
 end
 
 function host.unchange(_, answer) answer:trysend "timeout" end
+
+function host.unchange_for() end
 
 --- With a cluster of etcd members have no numbers or places.
 function host.superpeer(_, reply)
@@ -212,6 +217,7 @@ function host.live(settings, channel, started, queue, make, run)
     end
     local inbox, message, code = require "mare._node"._box(queue, settings.inbox)
     if not inbox then return fail(message, code) end
+    local _ <close> = inbox -- its name is free again, also if this is killed: a newcomer waits here
     local self
     self, message, code = make(settings, channel, inbox)
     if not self then

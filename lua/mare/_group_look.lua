@@ -62,11 +62,20 @@ local function logs(host)
     return by_name(list)
 end
 
+-- The changes of the members that processes here wait for.
+local function changes(host)
+    local list = {}
+    for i, one in ipairs(host.changes or {}) do
+        list[i] = {what = one.what, name = one.name, process = title(one)}
+    end
+    return list
+end
+
 -- Puts everything together, once all parts have answered.
 local function known(host, members)
     local list = host.list
     return {name = host.settings.name, lease = host:epoch() or nil, members = members,
-        generation = list and list.generation, locks = look.locks(host),
+        generation = list and list.generation, changes = changes(host), locks = look.locks(host),
         elections = elections(host), logs = logs(host), superpeers = superpeers.look(host)}
 end
 

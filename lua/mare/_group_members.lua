@@ -150,7 +150,7 @@ end
 local function keep(self, agreement)
     local list = self.list
     list.promised, list.ballot, list.value = agreement.promised, agreement.ballot, agreement.value
-    roll.write(self.folder, list)
+    roll.must_write(self.folder, list)
 end
 
 local function wake(self)
@@ -185,7 +185,7 @@ function members.begin_agreement(self)
     local list = self.list
     self.agreement = agree.new(io, {here = self.here, names = self.names,
         votes = members.votes(self), promised = list.promised, ballot = list.ballot,
-        value = list.value})
+        value = list.value, life = not self.kept.votes and self.kept.incarnation or nil})
     self.stopped = list.value and true or false
 end
 
@@ -224,7 +224,7 @@ function members.decided(self, generation, next_roll, bounds)
     local mine = roll.find(self.list.roll, self.here)
     local out = not here or next_roll.ids[here] ~= self.list.roll.ids[mine]
     self.list = {generation = generation, roll = next_roll, bounds = own, out = out}
-    roll.write(self.folder, self.list)
+    roll.must_write(self.folder, self.list)
     self.digest = members.digest(self.settings.name, generation, next_roll,
         self.settings.rest)
     self.kept.digest = members.digest(self.settings.name, generation, next_roll,
@@ -334,20 +334,35 @@ function members.tick(self)
 end
 
 --- A caller here wants to add or remove a member.
-function members.want(self, reply, what, name)
-    table.insert(self.changes, {reply = reply, what = what, name = name})
+function members.want(self, reply, what, name, process)
+    table.insert(self.changes, {reply = reply, what = what, name = name, process = process})
+    self:watch(process)
     members.try(self)
 end
 
+-- Takes changes back. Returns the last of them; and whether one was proposed, and may be decided
+-- yet.
+local function take_back(self, field, value)
+    local found, is_open
+    for i = #self.changes, 1, -1 do
+        if self.changes[i][field] == value then
+            found = table.remove(self.changes, i)
+            if self.proposed == found then
+                is_open = self.agreement:is_open()
+                if not is_open then self.agreement:relent() end
+            end
+        end
+    end
+    return found, is_open
+end
+
+--- A process here has ended: nobody wants its changes any more.
+function members.ended(self, process) take_back(self, "process", process) end
+
 --- A caller stops waiting. It learns what may still happen.
 function members.give_up(self, answer, reply)
-    local found
-    for i, one in ipairs(self.changes) do
-        if one.reply == reply then found = table.remove(self.changes, i) end
-    end
-    local under_way = found and self.proposed == found
-    if under_way and not self.agreement:is_open() then self.agreement:relent() end
-    if under_way and self.agreement:is_open() then
+    local found, is_open = take_back(self, "reply", reply)
+    if is_open then
         return answer:trysend("unsure", "the change was proposed, and may be decided yet")
     end
     if not self:epoch() then
@@ -496,19 +511,24 @@ local function open_held(settings)
         return nil, ("%s is of a member that was removed: to come back, remove the folder, and "
             .. "join with 'newcomer = true'"):format(settings.folder), "denied"
     end
-    local is_new = settings.newcomer and not file.stat(settings.folder .. "/member")
+    local is_member
+    is_member, message, code = file.exists(settings.folder .. "/member")
+    if is_member == nil then return nil, message, code end
+    local is_new = settings.newcomer and not is_member
     if is_new and not (list and list.generation) then
         list = list or {id = ("%x"):format(math.random(0) >> 1)}
         local ok, problem, word = state.make_folder(settings.folder)
+        if ok then ok, problem, word = roll.write(settings.folder, list) end
         if not ok then return nil, problem, word end
-        roll.write(settings.folder, list)
         settings.id = list.id
         return true
     end
     if list and not list.roll and not list.generation then list = nil end -- it never got in
     if list and list.generation > 0 then
         set_generation(settings, list)
-        if is_new then state.found(settings.folder, settings.own) end
+        local ok, problem, word = true, nil, nil
+        if is_new then ok, problem, word = state.found(settings.folder, settings.own) end
+        if not ok then return nil, problem, word end
     else
         local first = list or {generation = 0, bounds = {}}
         first.roll = first.roll or roll.first(settings.names)
@@ -528,10 +548,12 @@ function members.open(settings)
     if settings.lost or settings.newcomer then
         ok, message, code = state.make_folder(settings.folder)
     end
-    if ok and file.stat(settings.folder) then
+    local is_there
+    if ok then is_there, message, code = file.exists(settings.folder) end
+    if is_there then
         settings.held, message, code = state.hold(settings.folder)
-        ok = settings.held
     end
+    ok = settings.held or is_there == false
     if ok then ok, message, code = open_held(settings) end
     if not ok and settings.held then settings.held:close() end
     return ok, message, code
@@ -558,9 +580,9 @@ function members.enter(settings, inbox)
         local at = value and is_roll(value) and roll.find(value.roll, self.here)
         if at and value.roll.ids[at] == settings.id then
             local list = {generation = value.generation, roll = value.roll, bounds = value.bounds}
-            roll.write(settings.folder, list)
+            local ok, message, code = roll.write(settings.folder, list)
             set_generation(settings, list)
-            local ok, message, code = state.found(settings.folder, settings.own)
+            if ok then ok, message, code = state.found(settings.folder, settings.own) end
             if not ok then return nil, message, code end
             return open_state(settings)
         end

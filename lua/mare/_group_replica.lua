@@ -299,16 +299,18 @@ function requests.receive(self, reply, channel, process)
     self.joining[#self.joining + 1] = reply
 end
 
--- A caller gives up. It learns whether its value is on its way.
+-- A caller gives up. It learns whether its value is on its way, and whether there is a majority.
 function requests.drop(self, answer, reply)
+    local why, on_its_way = self.group:_epoch() and "timeout" or "noquorum", true
     for i, one in ipairs(self.waiting) do
         if one.reply == reply then
             table.remove(self.waiting, i)
             self.waiting_bytes = self.waiting_bytes - #(one.value or "")
-            return answer:trysend(self.group:_epoch() and "timeout" or "noquorum")
+            on_its_way = false
+            break
         end
     end
-    answer:trysend "unsure"
+    answer:trysend(why, on_its_way)
 end
 
 function requests.look(self, answer)
@@ -373,7 +375,9 @@ end
 local function hear(self, from, said, digest, what, epoch, a, ...)
     local peer = digest == self.digest and said == from and self.numbers[from]
     if not peer or peer == self.number or math.type(epoch) ~= "integer" then return end
-    if what == "forward" then
+    if what == "peek" then
+        if self.change and getmetatable(a) == "channel" then requests.peek(self, a) end
+    elseif what == "forward" then
         if self.log.stage == "leading" then accept(self, peer, a, ...) end
     elseif what == "resend" then
         if a == self.life then submit_all(self) end
@@ -579,6 +583,7 @@ local function ends(self, inbox)
     return setmetatable({why = "it was killed here"}, {__close = function(ending)
         give_up(self, ending.why, "closed")
         for receiver in pairs(self.receivers) do receiver:close() end
+        for _, reply in ipairs(self.joining) do reply:close() end
         inbox:close()
         self.requests:close()
         for _, reply in self.requests:messages() do -- nobody reads it any more
@@ -595,6 +600,7 @@ return function(settings, channel, started, state, change)
     end
     local inbox, message, code = require "mare._node"._box(QUEUE, settings.inbox)
     if not inbox then return fail(message, code) end
+    local _ <close> = inbox -- its name is free again, also if this is killed while it reads the log
     local kept
     settings.disk, kept, code = disk.open(settings.folder, settings.lost)
     if not settings.disk then return fail(kept, code) end

@@ -131,10 +131,13 @@ function roll.read(folder)
     return nil, path_of(folder) .. " is damaged, or of an earlier version", "corrupt"
 end
 
---- Writes it; it is on the disk when this returns.
-function roll.write(folder, kept)
-    local ok, message = state.write(path_of(folder), party._pack(kept))
-    if not ok then error(message, 0) end -- it must not go on as if that were kept
+--- Writes it: true, it is on the disk; or nil, message, code.
+function roll.write(folder, kept) return state.write(path_of(folder), party._pack(kept)) end
+
+--- The same for a member that runs. It must not go on as if that were kept.
+function roll.must_write(...)
+    local ok, message = roll.write(...)
+    if not ok then error(message, 0) end
 end
 
 return roll

@@ -7,6 +7,7 @@ local launch = require "mare._launch"
 local shared = {}
 
 local PATIENCE, LOG_BYTES = 15, 8 << 20
+local EACH = 1 -- seconds for a member that is asked for a state, before the next one is
 local BACKLOG = 4096 -- the most bundles that a receiver of a multicast may be behind
 local VALUE_BYTES = 1 << 20 -- of one value, which must cross to the other members in one message
 
@@ -88,14 +89,16 @@ function shared.replica(group, settings, name, initial, change, options)
     return setmetatable({channel = channel, title = name}, replica)
 end
 
-local function answered(self, reply, first, ...)
+local function answered(self, what, reply, first, ...)
     local _, code = ...
     if first == nil and code == "timeout" then
         local answer = mare.channel(1)
         if not self.channel:sendwithin(PATIENCE, "drop", answer, reply) then return ended(self) end
-        code = answer:receive(PATIENCE) or "unsure"
-        return nil, code == "unsure" and "it is not known to be done, and may be yet"
-            or "it was not done in time", code
+        local why, on_its_way = answer:receive(PATIENCE)
+        if what == "apply" and (on_its_way or not why) then
+            return nil, "it is not known to be done, and may be yet", "unsure"
+        end
+        return nil, "it was not done in time", why or "timeout"
     end
     return given(self, first, ...)
 end
@@ -111,7 +114,7 @@ local function request(self, what, value, timeout)
     end
     if not sent then return given(self, nil, message, code) end
     if not deadline then return given(self, reply:receive()) end
-    return answered(self, reply, reply:receive(deadline))
+    return answered(self, what, reply, reply:receive(deadline))
 end
 
 --- Applies the value on every member, in the same order. Returns when that is done here: true, and
@@ -131,6 +134,38 @@ end
 
 --- The state as it is here: true, state. It may be old.
 function replica.__index:peek() return ask(self, "peek", PATIENCE) end
+
+-- Asks a member for the state of a replica: true, state; or nil, message, code.
+local function peek_at(address, settings, deadline)
+    local reply, sent = mare.channel(1), nil
+    local inbox, message, code = mare.find(address, deadline)
+    if inbox then
+        sent, message, code = inbox:sendwithin(deadline, settings.here, settings.digest, "peek", 0,
+            reply)
+    end
+    if not sent then return nil, message, code end
+    return reply:receive(deadline)
+end
+
+--- The state that the first of these members has, in this order, or this one itself: true, the
+--- state, the member; or nil, message, code.
+function shared.peek(group, settings, names, name, deadline)
+    local own = found(group, "replica", name)
+    local ok, state, code
+    if own then
+        ok, state, code = ask({channel = own, title = name}, "peek", deadline)
+        if ok then return ok, state, settings.here end
+    end
+    for _, member in ipairs(names) do
+        if code == "cancelled" then break end
+        ok, state, code = peek_at(("group.%s.replica.%s@%s"):format(group.name, name, member),
+            settings, mare.deadline(math.min(EACH, deadline:left())))
+        if ok then return ok, state, member end
+    end
+    if code == "cancelled" then return nil, state, code end
+    if deadline:left() == 0 then return nil, "no member has answered in time", "timeout" end
+    return nil, ("no member that is up has the replica '%s' open"):format(name), "noname"
+end
 
 -- ---- Multicasts ---------------------------------------------------------------------------------
 
@@ -154,8 +189,11 @@ function shared.multicast(group, settings, name, options)
     local self = setmetatable({channel = channel, title = name, news = mare.channel(BACKLOG),
         values = {n = 0}, at = 1}, multicast)
     local deadline = mare.deadline(options.timeout or PATIENCE)
-    if ask(self, "receive", deadline, self.news, mare.self()) then return self end
+    local ok
+    ok, message, code = ask(self, "receive", deadline, self.news, mare.self())
+    if ok then return self end
     if not known then self:leave() end
+    if code == "cancelled" or code == "closed" then return nil, message, code end
     return nil, "this member does not reach a majority of the group", "noquorum"
 end
 

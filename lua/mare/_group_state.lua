@@ -40,18 +40,23 @@ end
 -- if its folder is lost.
 local function make_folder(path)
     local above = path:match "^(.*/)[^/]+/*$" or "."
-    if above:find "[^/]" and not file.stat(above) then
-        local ok, message, code = make_folder(above)
-        if not ok then return nil, message, code end
-    end
-    local ok, message, code = file.mkdir(path, {permissions = "700"})
+    local ok, message, code = true, nil, nil
+    if above:find "[^/]" then ok, message, code = file.exists(above) end
+    if ok == false then ok, message, code = make_folder(above) end
+    if not ok then return nil, message, code end
+    ok, message, code = file.mkdir(path, {permissions = "700"})
     if not ok and code ~= "exists" then return nil, message, code end
-    local names = file.open(above, "r")
+    local names
+    names, message, code = file.open(above, "r")
+    if code == "cancelled" then return nil, message, code end
     if not names then return true end -- a folder that we may not read: others have made it
     ok, message, code = names:sync()
-    names:close()
-    if not ok and code ~= "invalid" then return nil, message, code end -- some file systems cannot
-    return true
+    if not ok and code == "invalid" then ok = true end -- some file systems cannot
+    if not ok then
+        names:close()
+        return nil, message, code
+    end
+    return names:close()
 end
 
 --- Locks a folder for this program, as long as the returned file is open: two members that keep
@@ -59,8 +64,11 @@ end
 function state.hold(path)
     local folder, message, code = file.open(path, "r")
     if not folder then return nil, message, code end
-    if folder:_hold() then return folder end
+    local held
+    held, message, code = folder:_hold()
+    if held then return folder end
     folder:close()
+    if held == nil then return nil, message, code end
     return nil, ("%s is in use: another program is this member already"):format(path), "exists"
 end
 
@@ -90,20 +98,28 @@ end
 
 -- Removes what interrupted writes have left.
 local function tidy(folder)
-    for _, name in ipairs(file.list(folder) or {}) do
+    local names, message, code = file.list(folder)
+    if not names then return nil, message, code end
+    for _, name in ipairs(names) do
         local known = name == "member" or name == "bounds" or name == "roll" or name:find "^log%-"
             or name:find "^vote%-%x+$"
-        if not known then file.remove(folder .. "/" .. name) end
+        local ok = true
+        if not known then ok, message, code = file.remove(folder .. "/" .. name) end
+        if not ok and code == "cancelled" then return nil, message, code end
     end
+    return true
 end
 
 --- The very first start of a member of this group.
 function state.found(folder, digest)
     local ok, message, code = make_folder(folder)
     if not ok then return nil, message, code end
-    if file.stat(folder .. "/member") then
+    local founded
+    founded, message, code = file.exists(folder .. "/member") -- if unknown: it may have votes
+    if founded then
         return nil, ("%s has the state of a member: it was founded before"):format(folder), "exists"
     end
+    if founded == nil then return nil, message, code end
     return write_member(folder, {digest = digest, incarnation = 0, votes = true})
 end
 
@@ -124,9 +140,9 @@ function state.open(folder, digest, lost)
         kept, message, code = parse_member(folder, text, digest)
     end
     if not kept then return nil, message, code end
-    tidy(folder)
+    local ok, problem, word = tidy(folder)
     kept.incarnation = kept.incarnation + 1
-    local ok, problem, word = write_member(folder, kept)
+    if ok then ok, problem, word = write_member(folder, kept) end
     if not ok then return nil, problem, word end
     return kept
 end

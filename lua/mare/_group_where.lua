@@ -1,12 +1,14 @@
 -- SPDX-License-Identifier: MIT
 -- Time and place of a group: what the members' clocks say, and who is near. Each member's process
--- tells its clock to anybody who asks (_group_host.lua); the links of nodes find the places.
+-- tells its clock to anybody who asks (_group_host.lua), or NTP servers tell the time; the links of
+-- nodes find the places.
 local mare, checks, node = require "mare", require "mare._check", require "mare.node"
 local time, place = require "mare.time", require "mare.place"
 
 local where = {}
 
 local PATIENCE, FRESH = 2, 1 -- seconds for an answer; for which a measurement is good enough
+local POLITE = 4 -- seconds between two questions to the same servers
 
 -- ---- Place --------------------------------------------------------------------------------------
 
@@ -26,6 +28,22 @@ function where.near(names, count)
         end
     end
     return near
+end
+
+--- The names of the other members that may be up, the nearest first; then those whose distance is
+--- not known.
+function where.in_order(members)
+    local rank, names = {}, {}
+    for i, one in ipairs(node.near() or {}) do rank[one.name] = i end
+    for _, member in ipairs(members) do
+        if not member.here and member.state ~= "down" then names[#names + 1] = member.name end
+    end
+    table.sort(names, function(a, b)
+        local first, second = rank[a] or math.huge, rank[b] or math.huge
+        if first ~= second then return first < second end
+        return a < b
+    end)
+    return names
 end
 
 --- The names of the members, so many, that are nearest to all; of those whose places are known.
@@ -66,7 +84,8 @@ local function measure(address)
     return clock - (sent + (got - sent) // 2), (got - sent + 1) // 2
 end
 
--- Measures the clocks of all members that are up, at the same time: offsets and bounds.
+-- Measures the clocks of all members that are up, at the same time: offsets and bounds; or nil,
+-- message, code.
 local function measure_all(group, members)
     local routines, offsets, bounds = {}, {}, {}
     for _, member in ipairs(members) do
@@ -79,6 +98,7 @@ local function measure_all(group, members)
     end
     for _, routine in ipairs(routines) do
         local ok, offset, bound = routine:join()
+        if bound == "cancelled" then return nil, offset, bound end
         if ok and offset then offsets[#offsets + 1], bounds[#bounds + 1] = offset, bound end
     end
     return offsets, bounds
@@ -89,7 +109,8 @@ end
 function where.now(group, members, drift, known)
     local now = time.now()
     if not known.at or now - known.at > FRESH * 1e9 then
-        local offsets, bounds = measure_all(group, members)
+        local offsets, bounds, code = measure_all(group, members)
+        if not offsets then return nil, bounds, code end
         if 2 * #offsets <= #members then
             return nil, "this member does not reach a majority of the group", "noquorum"
         end
@@ -100,6 +121,24 @@ function where.now(group, members, drift, known)
         known.at = now
     end
     return (now + known.offset) / 1e9, (known.bound + (now - known.at) * 2 * drift) / 1e9
+end
+
+--- The time that these NTP servers agree on, in seconds since 1970, and how far it may be wrong; or
+--- nil, message, code. They are asked again after a while. If they are silent, the bound grows.
+function where.ntp_now(servers, drift, known)
+    local now = time.now()
+    if not known.at or now - known.at > POLITE * 1e9 then
+        known.asker = known.asker or require "mare.ntp".asker(servers)
+        local said, message, code = known.asker:ask(PATIENCE)
+        if not said and (not known.at or code == "cancelled") then return nil, message, code end
+        if said then
+            local here, system, within = time.now()
+            known.at, known.offset = here, system - here + said.offset
+            known.bound = said.error + within
+        end
+        now = time.now()
+    end
+    return (now + known.offset) / 1e9, (known.bound + (now - known.at) * drift) / 1e9
 end
 
 --- Waits until this time is past on every member, or until the timeout.
@@ -116,7 +155,9 @@ function where.after(read, instant, timeout)
         if deadline and deadline:left() == 0 then
             return nil, "the time is not past yet", "timeout"
         end
-        mare.sleep(deadline and math.min(left + 1e-6, deadline:left()) or left + 1e-6)
+        local pause = math.min(left + 1e-6, deadline and deadline:left() or math.huge, FRESH)
+        local _, message, why = mare.sleep(pause) -- not for long: the group may be left
+        if why then return nil, message, why end
     end
 end
 

@@ -3,10 +3,18 @@
 -- member of a group, of a replica or of a multicast.
 local mare = require "mare"
 
+-- Ends a process that nobody waits for any more. It holds nothing when this returns.
+local function stop(process)
+    process:kill()
+    local code
+    repeat code = select(3, process:join()) until code ~= "cancelled"
+end
+
 --- Runs the function that the module returns, with the settings, the channel, a channel for its
 --- report (true and a value; or nil, message, code) and the other arguments. Returns the channel
 --- and that value; or closes the channel and returns nil, message, code. If `settings.held` is a
---- file, it goes to the process; if there is no process, it is closed.
+--- file, it goes to the process; if there is no process, it is closed. If the routine that waits
+--- for the report is cancelled, the process is ended.
 return function(what, module, settings, channel, ...)
     local started = mare.channel(1)
     local process, problem, why = mare.spawn({_background = true},
@@ -19,7 +27,9 @@ return function(what, module, settings, channel, ...)
     local which, ok, text, word = mare.select {started, process}
     if which == 2 and #started > 0 then which, ok, text, word = 1, started:tryreceive() end
     if which == 1 and ok then return channel, text end
+    if not which then stop(process) end
     channel:close()
+    if not which then return nil, ok, text end
     if which == 1 then return nil, text, word end
     return nil, ("the %s has ended: %s"):format(what, text), "died"
 end

@@ -11,9 +11,9 @@
 --
 -- With {engine = {"etcd", "http://…"}} a cluster of etcd decides instead of the members. The
 -- process behind a member is in _group_host.lua; its engine is _group.lua or _group_etcd.lua; what
--- it has on its disk is in _group_state.lua.
-local mare, checks, raw = require "mare", require "mare._check", require "mare._node"
-local file = require "mare.file"
+-- it has on its disk is in _group_state.lua. The options are checked in _group_options.lua.
+local mare, checks, file = require "mare", require "mare._check", require "mare.file"
+local given = require "mare._group_options"
 local state, shared = require "mare._group_state", require "mare._group_shared"
 local where, start_process = require "mare._group_where", require "mare._launch"
 local comings, superpeers = require "mare._group_members", require "mare._group_superpeers"
@@ -23,140 +23,9 @@ local group, group_type, lock_type = {}, {__name = "group"}, {__name = "lock"}
 group_type.__index, lock_type.__index = {}, {}
 
 local PATIENCE, COMING = 15, 60 -- seconds for an answer; for members to join and leave
-local allowed = checks.set("members", "folder", "lease", "drift", "lost", "engine", "algorithm",
-    "newcomer", "timeout", "voters")
-local algorithms = checks.set("majority", "central", "ricart", "token", "voting")
 local races = checks.set("first", "bully", "ring", "wireless")
-local LOCKS = "'majority', 'central', 'ricart', 'token' or 'voting'"
 
 -- ---- Joining ------------------------------------------------------------------------------------
-
-local function between(least, most)
-    return function(value) return type(value) == "number" and value >= least and value <= most end
-end
-
--- Splits {"etcd", url, …, and options of etcd.client}: its endpoints and its options.
-local function cluster_of(what, name, options)
-    local endpoints, client = {}, {}
-    for key, value in pairs(options.engine) do
-        if math.type(key) == "integer" then
-            endpoints[key - 1] = value
-        else
-            client[key] = value
-        end
-    end
-    endpoints[0] = nil
-    client.ttl = options.lease or 3
-    client.prefix = ("%sgroup/%s/"):format(client.prefix or "mare/", name)
-    local ok, message = pcall(require "mare.etcd".client, endpoints, client)
-    if not ok then
-        error(("bad argument #2 to '%s' (option 'engine': %s)"):format(what, message), 4)
-    end
-    return endpoints, client
-end
-
--- Whether the value is one algorithm for all locks; or a table by the names of locks, whose entry 1
--- is for all other locks. A token goes round for each lock that uses `token`, wanted or not. So
--- that algorithm can be chosen only for single locks.
-local function is_algorithm(value)
-    if type(value) ~= "table" then return algorithms[value] and value ~= "token" end
-    local tokens = 0
-    for name, algorithm in pairs(value) do
-        local named = type(name) == "string" and name ~= "" and #name <= 100 and name:byte() >= 32
-        if not (named or name == 1) or not algorithms[algorithm] then return false end
-        if algorithm == "token" then tokens = tokens + (named and 1 or 2) end
-    end
-    return tokens <= 1
-end
-
--- The text that is compared with the other members' choice; empty for the default.
-local function algorithm_text(value)
-    local parts = {}
-    for name, algorithm in pairs(value) do
-        parts[#parts + 1] = ("%s=%s"):format(name == 1 and "*" or name:gsub("[^%w._-]", function(c)
-            return ("%%%02x"):format(c:byte())
-        end), algorithm)
-    end
-    table.sort(parts)
-    local text = table.concat(parts, ",")
-    return (text == "" or text == "*=majority") and "" or " " .. text
-end
-
-local function is_engine(value) return type(value) == "table" and value[1] == "etcd" end
-
-local function check_options(what, options)
-    checks.argument(what, options, 2, "table", 5)
-    checks.options(what, options, 2, allowed, 5)
-    local function option(key, good, expected)
-        checks.option(what, options, 2, key, good, expected, 6)
-    end
-    option("members", roll.is_list, "a list of the names of nodes, each once")
-    option("voters", roll.is_list, "a list of the names of members, each once")
-    option("folder", "string", "the path of a folder")
-    option("lease", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")
-    option("drift", between(0, 0.4), "a number, 0.4 at most")
-    option("lost", "boolean", "a boolean")
-    option("newcomer", "boolean", "a boolean")
-    option("timeout", between(0, math.huge), "a number of seconds")
-    option("engine", is_engine, 'a list: "etcd", then URLs')
-    option("algorithm", is_algorithm, LOCKS .. ", or a table of them by lock; 'token' for one lock")
-    if options.engine and options.algorithm then
-        error(("bad argument #2 to '%s' (option 'algorithm': etcd has its own)"):format(what), 4)
-    end
-    for _, key in ipairs {"members", "folder"} do
-        if options[key] == nil and not options.engine then
-            error(("bad argument #2 to '%s' (a group needs '%s')"):format(what, key), 4)
-        end
-    end
-end
-
--- The members in their order, first those that vote; and how many vote, or nil for all.
-local function in_order(what, members, voters)
-    local votes, is_member = {}, {}
-    for _, name in ipairs(members) do is_member[name] = true end
-    for _, name in ipairs(voters or members) do
-        if not is_member[name] then
-            error(("bad argument #2 to '%s' (option 'voters': '%s' is not among the members)")
-                :format(what, name), 4)
-        end
-        votes[name] = true
-    end
-    local names = table.move(members, 1, #members, 1, {})
-    table.sort(names, function(a, b)
-        if votes[a] ~= votes[b] then return votes[a] or false end
-        return a < b
-    end)
-    return names, voters and #voters < #names and #voters or nil
-end
-
--- The settings that found and join have in common: which node this is, and which group.
-local function settings_of(what, name, options)
-    checks.argument(what, name, 1, "string", 4)
-    if not roll.is_name(name) then
-        error(("bad argument #1 to '%s' (a letter, then letters, digits, '.', '_' and '-')"):format(
-            what), 3)
-    end
-    check_options(what, options)
-    local here = raw._name()
-    local names, voters = in_order(what, options.members or {here}, options.voters)
-    local by = options.algorithm or {}
-    by = type(by) == "table" and by or {by}
-    local settled = algorithm_text(by) .. (voters and (" %d vote"):format(voters) or "")
-    local settings = {name = name, names = names, here = here, inbox = "group." .. name,
-        voters = voters, algorithms = by,
-        digest = comings.digest(name, 0, {names = names}, settled),
-        folder = options.folder and ("%s/group-%s"):format(options.folder, name),
-        lease_us = math.floor((options.lease or 3) * 1e6),
-        drift_ppm = math.floor((options.drift or 0.001) * 1e6)}
-    -- A promise is valid for the length of a lease. So members with other lengths must not count on
-    -- it.
-    settings.rest = ("%s %d %d"):format(settled, settings.lease_us, settings.drift_ppm)
-    settings.own_rest = ("%s %s"):format(settled, here)
-    if options.engine then
-        settings.endpoints, settings.client = cluster_of(what, name, options)
-    end
-    return settings
-end
 
 local function check_member(settings, comes)
     if not mare.find "mare.node" then
@@ -174,7 +43,7 @@ local function own_digest(settings) return settings.digest .. " " .. settings.he
 --- Makes this member's state. Call it on each member the first time, and never again, whatever the
 --- member has lost. A cluster of etcd does not need it.
 function group.found(name, options)
-    local settings = settings_of("found", name, options)
+    local settings = given.settings("found", name, options)
     local ok, message, code = check_member(settings)
     if not ok then return nil, message, code end
     if settings.endpoints then return true end
@@ -201,11 +70,16 @@ end
 
 --- Makes this node a member again. Returns the group; or nil, message, code.
 function group.join(name, options)
-    local settings = settings_of("join", name, options)
+    local settings = given.settings("join", name, options)
     settings.lost, settings.newcomer = options.lost, options.newcomer
     settings.timeout = options.timeout or COMING
-    local ok, message, code = check_member(settings, options.newcomer
-        or settings.folder and file.stat(settings.folder .. "/roll"))
+    local has_changed, message, code = false, nil, nil
+    if settings.folder then
+        has_changed, message, code = file.exists(settings.folder .. "/roll")
+    end
+    if has_changed == nil then return nil, message, code end
+    local ok
+    ok, message, code = check_member(settings, options.newcomer or has_changed)
     if not ok then return nil, message, code end
     local channel
     channel, message, code = launch(name, settings)
@@ -229,19 +103,37 @@ local function left(self)
     return nil, ("this program is not a member of '%s' any more"):format(self.name), "closed"
 end
 
--- Sends a request that must not be lost, even from a routine that was cancelled.
+-- What a call returns when the member has ended; or has not taken a request, or not answered it, in
+-- time: then it is still a member, but waits, for instance for its disk.
+local function unanswered(self, code)
+    if code ~= "timeout" or self.channel:closed() then return left(self) end
+    return nil, ("the member of '%s' in this program does not answer"):format(self.name), code
+end
+
+-- Sends a request, even from a routine that was cancelled. Returns true; or nil, message, code.
 local function tell(self, ...)
-    local ok, _, code
-    repeat ok, _, code = self.channel:sendwithin(PATIENCE, ...) until code ~= "cancelled"
-    return ok
+    local ok, message, code
+    repeat ok, message, code = self.channel:sendwithin(PATIENCE, ...) until code ~= "cancelled"
+    return ok, message, code
+end
+
+-- The same for a request that must not be lost: if there is no room for it in time, goes on waiting
+-- for room when this has returned. A process that ends cannot; but the member hears of its end.
+local function insist(self, ...)
+    local ok, message, code = tell(self, ...)
+    local goes_on, routine = code == "timeout", nil
+    if goes_on then goes_on, routine = pcall(mare.go, self.channel.send, self.channel, ...) end
+    if goes_on then routine:detach() end
+    return ok, message, code
 end
 
 local function ask(self, what, ...)
     local answer = mare.channel(1)
-    if not tell(self, what, answer, ...) then return left(self) end
+    local sent, _, why = tell(self, what, answer, ...)
+    if not sent then return unanswered(self, why) end
     local result, message, code = answer:receive(PATIENCE)
     if code == "cancelled" then return nil, message, code end
-    if result == nil then return left(self) end
+    if result == nil then return unanswered(self, code) end
     return result
 end
 
@@ -270,12 +162,14 @@ local function alter(self, what, name, timeout)
     end
     local deadline = checks.deadline(what, timeout or COMING, 2)
     local reply, answer = mare.channel(1), mare.channel(1)
-    if not tell(self, "change", reply, what, name) then return left(self) end
+    local sent, _, problem = tell(self, "change", reply, what, name, mare.self())
+    if not sent then return unanswered(self, problem) end
     local ok, message, code = reply:receive(deadline)
     if ok == nil and code == "closed" then return left(self) end
     if ok ~= nil then return ok or nil, message, code end
-    if not tell(self, "unchange", answer, reply) then return left(self) end
-    local word, why = answer:receive(PATIENCE)
+    local _, _, unsent = insist(self, "unchange", answer, reply)
+    if unsent == "closed" then return left(self) end
+    local word, why = answer:receive(unsent and 0 or PATIENCE)
     if code == "cancelled" then return nil, message, code end
     return nil, why or message, word or "unsure"
 end
@@ -307,9 +201,10 @@ end
 -- Ends a wait: leaves the line. If the lock came at this very moment, gives it back.
 local function give_up(self, name, reply, message, code)
     local answer = mare.channel(1)
-    if not tell(self, "drop", reply, name, answer) then return left(self) end
+    local _, _, unsent = insist(self, "drop", reply, name, answer)
+    if unsent == "closed" then return left(self) end
     if code == "cancelled" then return nil, message, code end
-    local leased, trouble = answer:receive(PATIENCE)
+    local leased, trouble = answer:receive(unsent and 0 or PATIENCE)
     if leased == false then return nil, trouble or words.noquorum, "noquorum" end
     return nil, ("lock '%s' was not had in time"):format(name), "timeout"
 end
@@ -330,8 +225,8 @@ local function check_algorithm(options)
     checks.argument("lock", options, 3, "table", 4)
     checks.options("lock", options, 3, checks.set "algorithm", 4)
     checks.option("lock", options, 3, "algorithm", function(word)
-        return algorithms[word] or word == "etcd"
-    end, LOCKS .. ", or the engine, 'etcd'", 4)
+        return given.algorithms[word] or word == "etcd"
+    end, given.ALGORITHMS .. ", or the engine, 'etcd'", 4)
     return options.algorithm
 end
 
@@ -379,12 +274,15 @@ end
 function lock_type.__index:fence()
     if reason_of(self) then return lost(self.reason) end
     local answer = mare.channel(1)
-    local sent, fence, message, code = tell(self.group, "check", self.reply, self.name, answer)
+    local sent, _, code = tell(self.group, "check", self.reply, self.name, answer)
+    local fence, message
     if sent then fence, message, code = answer:receive(PATIENCE) end
-    local ended = not sent or code == "closed"
     if fence then return fence end
-    if code and not ended then return nil, message, code end -- it may still be held
-    self.reason = reason_of(self) or (ended and "left" or "noquorum")
+    if code == "cancelled" then return nil, message, code end -- it may still be held
+    if code == "timeout" and not self.group.channel:closed() then
+        return unanswered(self.group, code) -- this, too
+    end
+    self.reason = reason_of(self) or (code and "left" or "noquorum")
     return lost(self.reason)
 end
 
@@ -393,7 +291,7 @@ function lock_type.__index:release()
     if not self.reason then
         self.reason = "released"
         self.gone:trysend(self.reason) -- wakes a select in another routine
-        tell(self.group, "release", self.reply, self.name)
+        insist(self.group, "release", self.reply, self.name)
     end
     return true
 end
@@ -424,6 +322,19 @@ function group_type.__index:replica(name, initial, change, options)
     local settings, message, code = ask(self, "settings")
     if not settings then return nil, message, code end
     return shared.replica(self, settings, name, initial, change, options)
+end
+
+--- The state of a replica as the nearest member has it that has opened it: true, the state, and the
+--- name of that member; or nil, message, code. It may be old.
+function group_type.__index:peek(name, timeout)
+    check_shared("peek", name)
+    local deadline = checks.deadline("peek", timeout or PATIENCE, 2)
+    local members, message, code = ask(self, "members")
+    if not members then return nil, message, code end
+    local settings
+    settings, message, code = ask(self, "settings")
+    if not settings then return nil, message, code end
+    return shared.peek(self, settings, where.in_order(members), name, deadline)
 end
 
 --- Messages that every member gets in the same order.
@@ -483,13 +394,14 @@ function group_type.__index:superpeer(way, timeout)
     local key = superpeer_key(way)
     local deadline = checks.deadline("superpeer", timeout or PATIENCE, 2)
     local reply, answer = mare.channel(1), mare.channel(1)
-    if not tell(self, "superpeer", reply, key) then return left(self) end
+    local sent, _, problem = tell(self, "superpeer", reply, key)
+    if not sent then return unanswered(self, problem) end
     local name, message, code = reply:receive(deadline)
     if name or code == "denied" then return name or nil, message, code end
-    if code == "closed" or not tell(self, "nosuperpeer", answer, key, reply) then
-        return left(self)
-    end
-    local why = answer:receive(PATIENCE)
+    if code == "closed" then return left(self) end
+    local _, _, unsent = insist(self, "nosuperpeer", answer, key, reply)
+    if unsent == "closed" then return left(self) end
+    local why = answer:receive(unsent and 0 or PATIENCE)
     if code == "cancelled" then return nil, message, code end
     if why == "noquorum" then
         return nil, "this member does not reach a majority of the group", why
@@ -499,11 +411,13 @@ end
 
 --- The time of the group, in seconds since 1970, and how far it may be wrong.
 function group_type.__index:now()
-    local members, message, code = ask(self, "members")
-    if not members then return nil, message, code end
-    local settings = ask(self, "settings")
-    if not settings then return left(self) end
+    local settings, message, code = ask(self, "settings")
+    if not settings then return nil, message, code end
     self.clock = self.clock or {}
+    if settings.clock then return where.ntp_now(settings.clock, settings.drift, self.clock) end
+    local members
+    members, message, code = ask(self, "members")
+    if not members then return nil, message, code end
     return where.now(self.name, members, settings.drift, self.clock)
 end
 
@@ -549,7 +463,8 @@ end
 -- The same, also with a name that only the group itself can use.
 function group_type.__index:_election(name, way)
     local changes = mare.channel(8)
-    if not tell(self, "election", changes, name, way, mare.self()) then return left(self) end
+    local sent, _, code = tell(self, "election", changes, name, way, mare.self())
+    if not sent then return unanswered(self, code) end
     return setmetatable({group = self, name = name, news = changes, now = false, epoch = 0},
         election_type)
 end
@@ -580,7 +495,7 @@ end
 --- Leaves the election: if this member led, another one can lead now.
 function election_type.__index:resign()
     if self.news then
-        tell(self.group, "resign", self.news, self.name)
+        insist(self.group, "resign", self.news, self.name)
         self.news:close()
     end
     return true

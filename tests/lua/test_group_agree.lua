@@ -141,6 +141,24 @@ return {
         end
     end,
 
+    -- It does not vote any more, but it can want a list.
+    who_has_lost_its_disk_uses_no_ballot_of_before = function()
+        local used = {}
+        local io = {send = function() end, keep = function() end, busy = function() end}
+        local names = {"a", "b", "c"}
+        for life = 1, 3 do -- the first of them with its disk
+            local member = agree.new(io, {here = "a", names = names, votes = life == 1,
+                life = life > 1 and os.time() + 20 * life or nil})
+            for _ = 1, 200 do -- ticks: twenty seconds
+                member:propose "x"
+                member:tick()
+                t.ok((used[member.mine] or life) == life, member.mine)
+                used[member.mine] = life
+                t.ok(member.mine < 1 << 51)
+            end
+        end
+    end,
+
     -- It would be on the disk, and no later one could ever be made.
     a_ballot_beyond_all_others_is_not_heard = function()
         local self = world(3, 1, {loss = 0, calm = true, alone = true})

@@ -106,7 +106,7 @@ end
 
 function Disk:files()
     local file = {}
-    function file.stat(path) return self.nodes[tidy(path)] end
+    function file.exists(path) return self.nodes[tidy(path)] ~= nil end
     function file.list() return {} end
     function file.read(path)
         local node = self.nodes[tidy(path)]
@@ -247,6 +247,38 @@ return {
         for seed = first, first + 299 do
             local ok, problem = pcall(run, seed)
             if not ok then error(("seed %d: %s"):format(seed, problem), 0) end
+        end
+    end,
+
+    -- Whatever bit of the log changes: the promises and entries after it are not taken for a last
+    -- write that was not finished. Only damage to the last record looks like that.
+    a_damaged_record_is_not_taken_for_the_end = function()
+        local disk = new_disk(generator(1))
+        local _, log = modules(disk)
+        local folder = "/var/lib/bank/log-replica-x"
+        local opened = assert(log.open(folder))
+        opened:promise(7)
+        opened:write(1, 7, ("an entry "):rep(3))
+        opened:sync()
+        local first = #disk.nodes[folder .. "/log"].text
+        opened:promise(8)
+        opened:sync()
+        opened:close()
+        local whole = disk.nodes[folder .. "/log"].text
+        for at = 1, first do
+            for bit = 0, 7 do
+                disk.nodes[folder .. "/log"].text = whole:sub(1, at - 1)
+                    .. string.char(whole:byte(at) ~ 1 << bit) .. whole:sub(at + 1)
+                local _, message, code = log.open(folder)
+                t.eq(code, "corrupt", ("byte %d, bit %d"):format(at, bit))
+                t.ok(message:find("lost = true", 1, true))
+            end
+        end
+        for size = first + 1, #whole - 1 do -- the last write, not finished
+            disk.nodes[folder .. "/log"].text = whole:sub(1, size)
+            local again, kept = assert(log.open(folder))
+            t.eq({kept.promised, #kept.entries}, {7, 1})
+            again:close()
         end
     end,
 

@@ -2,7 +2,7 @@
 -- Groups in the hands of programs that do odd things, or at odd moments: what is asked for while
 -- the group is left, many locks, names that are the group's own, members that do not agree on what
 -- the group is.
-local mare, group = require "mare", require "mare.group"
+local mare, group, ntp = require "mare", require "mare.group", require "mare.ntp"
 local file, child, t = require "mare.file", require "mare.child", require "t"
 local peers, cases, shell = require "peers", require "group_cases", require "shell"
 local log_disk = require "mare._group_disk"
@@ -39,6 +39,24 @@ local function flow_of(home, folder, lease)
     return flow
 end
 
+-- Calls of this group wait for a member only for a moment.
+local function make_impatient(bank)
+    local tell
+    for i = 1, 10 do
+        local name, value = debug.getupvalue(bank.leave, i)
+        if name == "ask" then
+            for j = 1, 10 do
+                local inner, f = debug.getupvalue(value, j)
+                if inner == "tell" then tell = f end
+            end
+        end
+    end
+    for i = 1, 10 do
+        if debug.getupvalue(tell, i) == "PATIENCE" then return debug.setupvalue(tell, i, 0.01) end
+    end
+    error "no patience was found"
+end
+
 return {
     who_asks_while_the_group_is_left_is_told = t.in_folder(function(folder)
         local home <close> = peers.home()
@@ -65,6 +83,42 @@ return {
 
     -- It has been applied, then, and the member goes on. The bad state is against the rules.
     -- A second program with the folder of a member would vote a second time, and get the same lock.
+    -- It waits for its disk, say. What is given back reaches it when it reads again.
+    a_member_that_does_not_answer_is_still_one = function()
+        local member = mare.channel(1, "mare.group.still")
+        local bank = t.ok(group.find "still")
+        make_impatient(bank)
+        t.fails("timeout", bank:members()) -- it takes the question, and says nothing
+        t.fails("timeout", bank:members())
+        t.fails("timeout", bank:add("flow", 0.01))
+        t.fails("timeout", bank:superpeer({prefix = 1}, 0.01))
+        t.fails("timeout", bank:election "cashier")
+        t.eq(member:receive(), "members")
+
+        local asks = mare.go(bank.lock, bank, "x", t.patience)
+        local what, reply = member:receive()
+        reply:send(true, 7)
+        local ok, lock = asks:join()
+        t.eq({what, ok, lock.number}, {"lock", true, 7})
+        member:send "full"
+        t.fails("timeout", lock:fence())
+        t.eq(lock:release(), true)
+        t.eq(member:receive(), "full")
+        t.eq({member:receive()}, {"release", reply, "x"})
+
+        asks = mare.go(bank.lock, bank, "x", 0.2)
+        what, reply = member:receive()
+        member:send "full"
+        t.eq(select(4, asks:join()), "timeout")
+        t.eq({what, member:receive()}, {"lock", "full"})
+        local asked
+        what, asked = member:receive(t.patience)
+        t.eq({what, asked == reply}, {"drop", true})
+        member:close()
+        t.fails("closed", bank:members())
+        t.fails("closed", bank:lock("x", 1))
+    end,
+
     a_folder_is_of_one_program_at_a_time = t.in_folder(function(folder)
         local home <close> = peers.home()
         local options = alone(folder)
@@ -307,6 +361,40 @@ return {
             end
         end
     end,
+
+    -- With no majority, which the mean of the members' clocks would need.
+    the_time_may_be_that_of_servers = t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local server <close> = t.ok(ntp.server {host = "127.0.0.1", port = 0, stratum = 3})
+        mare.go(server.run, server):detach()
+        local _, port = server:address()
+        local given = pair(folder, "home", LONG)
+        given.clock = {"ntp", "127.0.0.1:" .. port}
+        t.ok(group.found("bank", given))
+        do
+            local bank <close> = join("bank", given)
+            local now, bound
+            t.reaches(function()
+                now, bound = bank:now() -- a busy machine may not answer in time
+                return now
+            end, "a time")
+            t.ok(bound > 0 and bound < t.patience, bound)
+            local later, wider
+            repeat
+                later, wider = bank:now()
+                t.ok(math.abs(later - os.time()) <= wider + 1.1) -- os.time has no fractions
+            until later > now
+            t.ok(bank:after(later, t.patience))
+            local known = bank.group.clock
+            known.at = known.at - 3600 * 1000000000 -- an hour later they do not answer
+            known.asker = {ask = function() return nil, "silence", "timeout" end}
+            later, wider = bank:now()
+            t.ok(later and wider > 3.6, wider)
+        end
+        t.raises("option 'clock'", group.join, "bank", {members = {"home"}, folder = folder,
+            clock = {"ntp"}})
+        t.ok(home)
+    end),
 
     a_release_wakes_who_selects = t.in_folder(function(folder)
         local home <close> = peers.home()

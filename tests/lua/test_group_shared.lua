@@ -2,6 +2,7 @@
 -- Replicas and multicasts of a group: of one member, for what is on the disk, and of three.
 local mare, group, file = require "mare", require "mare.group", require "mare.file"
 local t, peers, cases = require "t", require "peers", require "group_cases"
+local node = require "mare.node"
 
 local join = cases.join
 local LONG, SHORT = 3600, 0.4 * t.slow -- leases: one that no noise ends, and a short one
@@ -372,6 +373,37 @@ return {
     end), timeout = 60},
 
     -- Else the others would have a state that this one has not.
+    -- A member that has not opened it asks the nearest one that answers.
+    a_state_is_read_where_it_is_near = {t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local flow <close> = peer(home, folder, "flow", true)
+        local neap <close> = peer(home, folder, "neap", true, {flow.address})
+        local options = options_of(folder, "home")
+        t.ok(group.found("bank", options))
+        local bank <close> = join("bank", options)
+        flow.orders:send("apply", 3, t.patience)
+        repeat local line = flow.line() until line == "applied"
+        local near = node.near
+        local function reads(first, second)
+            node.near = function() return {{name = first}, {name = second}} end
+            local ok, state, from = bank:peek("list", t.patience)
+            node.near = near
+            t.ok(ok, state)
+            return from, #state
+        end
+        t.eq({reads("flow", "neap")}, {"flow", 3})
+        t.eq(reads("neap", "flow"), "neap") -- which may be behind
+        t.fails("noname", bank:peek("other", t.patience))
+        flow.signal "STOP"
+        t.eq(reads("flow", "neap"), "neap") -- after a second, or when it counts as down
+        neap.signal "STOP"
+        t.fails("timeout", bank:peek("list", 0.1))
+        flow.signal "CONT"
+        neap.signal "CONT"
+        local list = t.ok(bank:replica("list", {}, note, {log = 20000}))
+        t.eq({reads("neap", "flow")}, {"home", #select(2, list:peek())})
+    end), timeout = 120},
+
     who_lacks_memory_for_a_value_ends = t.in_folder(function(folder)
         local home <close> = peers.home()
         t.ok(group.found("bank", alone(folder)))

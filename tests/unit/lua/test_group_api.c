@@ -380,8 +380,8 @@ static void members_come_and_go(void **state)
     mare_node_options node = {.name = "reef", .silence_ms = LEASE_MS, .listen = "127.0.0.1:0"};
     struct coming coming = {.runtime = run_start(2)};
     mare_lock *lock;
+    uint64_t fence;
     assert_int_equal(mare_group_lock(ebb, "bank", "x", run_soon(ebb), &lock, NULL), MARE_OK);
-    mare_lock_release(lock); // it has a lease now
     assert_int_equal(mare_group_add(ebb, "none", "reef", run_soon(ebb), NULL), MARE_NONAME);
     assert_int_equal(mare_group_add(ebb, "bank", "Reef", run_soon(ebb), &error), MARE_INVALID);
     assert_non_null(error);
@@ -406,6 +406,10 @@ static void members_come_and_go(void **state)
     assert_int_equal(mare_group_add(ebb, "bank", "reef", run_soon(ebb), NULL), MARE_OK);
     assert_int_equal(pthread_join(coming.thread, NULL), 0);
     assert_int_equal(coming.err, MARE_OK);
+    assert_int_equal(mare_lock_fence(lock, run_soon(ebb), &fence, &error), MARE_CLOSED);
+    assert_non_null(strstr(error, "the members of the group have changed"));
+    free(error);
+    mare_lock_release(lock);
     assert_int_equal(mare_group_members(ebb, "bank", &members, NULL), MARE_OK);
     assert_int_equal(mare_message_count(members), 2 * (NODES + 1));
     expect_text(members, 4, "reef");
