@@ -100,4 +100,68 @@ return {
             end}, {__close = function() stream:close() end})
         end)
     end, timeout = 300},
+
+    a_server_of_http2_ends_a_connection_of_which_it_lost_something = {function()
+        local http, told, go_on = require "mare.http", mare.channel(1), mare.channel(1)
+        local options = {memory = 4 << 20, name = "memory.server"}
+        local server = mare.spawn(options, function(p_told, p_go_on)
+            local p_net, p_http = require "mare.net", require "mare.http"
+            local patience = require "t".patience
+            local listener = assert(p_net.listen("127.0.0.1", 0))
+            p_told:send(select(2, listener:address()))
+            local function fill(least)
+                local ballast = {}
+                for _, size in ipairs {1 << 16, least} do
+                    repeat
+                        local more = pcall(function()
+                            ballast[#ballast + 1] = ("x"):rep(size, tostring(#ballast))
+                        end)
+                    until not more
+                end
+                p_told:send "filled"
+                p_go_on:receive(patience)
+            end
+            p_http.serve(listener, function(request)
+                if request.path == "/end" then listener:close() end
+                if request.path == "/fill" then
+                    fill(tonumber(request.query))
+                    collectgarbage()
+                    p_told:send "free"
+                end
+                return "ok"
+            end, {http2 = "clear", write_time = 1000})
+        end, told, go_on)
+        local url, lost = ("http://127.0.0.1:%d/"):format(told:receive(t.patience)), 0
+        local headers = {}
+        for i = 1, 3 do headers["x-" .. i] = tostring(i):rep(8000) end
+        for size = 2048, 24576, 2048 do
+            local client <close> = http.client {http2 = "clear", timeout = t.patience}
+            local function post(path, fields)
+                return client:request {url = url .. path, method = "POST", headers = fields,
+                    kept = true}
+            end
+            t.eq(assert(post "").status, 200)
+            local filling = mare.go(http.get, url .. "fill?" .. size, t.patience)
+            t.eq(told:receive(t.patience), "filled")
+            local response, _, code = post("", headers)
+            if response then
+                t.ok(response.status == 200 or response.status == 500, response.status)
+            else
+                t.eq(code, "closed")
+                lost = lost + 1
+            end
+            go_on:send(true)
+            t.eq(told:receive(t.patience), "free")
+            t.ok(filling:join(t.patience))
+            go_on:tryreceive()
+        end
+        t.ok(lost > 0, "nothing was lost")
+        t.reaches(function() -- none of the routines of those connections is left
+            for _, row in ipairs(mare.processes()) do
+                if row.name == "memory.server" then return #(row.routines or {}) <= 1 end
+            end
+        end)
+        t.eq(http.get(url .. "end"), 200)
+        t.ok(server:join(t.patience))
+    end, timeout = 300},
 }
