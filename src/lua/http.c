@@ -293,10 +293,8 @@ static int read_message(lua_State *L, struct mare__stream *stream, enum mare__re
             continue;
         begin_anew(L, body);
         results = interpret(L, reader, body, bytes, (size_t)got, &used);
-        if (used < (size_t)got && !mare__stream_keep(stream, bytes + used, (size_t)got - used)) {
-            reader->lost = true;
+        if (used < (size_t)got && !mare__stream_keep(stream, bytes + used, (size_t)got - used))
             return mare__lua_fail(L, MARE_NOMEM);
-        }
     }
     return results;
 }

@@ -70,6 +70,28 @@ local function reads_body(head, chunked)
 end
 
 return {
+    bytes_that_are_lost_are_missed = {function()
+        hungry(function()
+            local p_net, p_t = require "mare.net", require "t"
+            local here, there = p_net.pair()
+            local numbers = {}
+            for i = 1, 10000 do numbers[i] = ("%05d"):format(i) end
+            local text, at = table.concat(numbers), 1
+            there:write(text)
+            there:shutdown()
+            return setmetatable({call = function()
+                local part, _, code = here:read(nil, p_t.patience)
+                if part then
+                    p_t.ok(text:find(part, at, true) == at, "others follow")
+                    at = at + #part
+                    return
+                end
+                p_t.ok(code == "nomem" or code == "closed" and at > #text, code)
+                return code == "nomem" and "lost" or "whole"
+            end}, {__close = function() here:close() end})
+        end)
+    end, timeout = 300},
+
     a_part_of_a_body_that_is_lost_is_missed = {function()
         reads_body "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"
     end, timeout = 300},
