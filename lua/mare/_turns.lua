@@ -74,7 +74,10 @@ function Lock:enter(deadline)
     return nil, message, code
 end
 
-function Lock:__close()
+-- After an error, in most cases for want of memory, what was read last may be lost. Then nothing
+-- that follows may be received, for it would look like the rest.
+function Lock:__close(err)
+    if err ~= nil then self.reader:lose() end
     self.held = false
     if self.channel then self.channel:tryreceive() end
 end

@@ -205,12 +205,16 @@ end
 
 -- ---- Reading ------------------------------------------------------------------------------------
 
--- The peer has broken a rule: tells it, and ends the conversation.
+-- Codes of a close, and ours.
+local failures = {[1009] = "toobig", [1011] = "nomem"}
+
+-- The peer has broken a rule, or there was no memory for what it sent: tells it, and ends the
+-- conversation.
 local function fail(self, code, reason)
     send_close(self, code, reason, mare.deadline(self.close_time))
     if not self.over then net.linger(self.stream) end
     finish(self, code, reason)
-    return nil, reason, code == 1009 and "toobig" or "badmsg", code
+    return nil, reason, failures[code] or "badmsg", code
 end
 
 -- The peer has closed. Sends its code back, unless this is its answer to our close.

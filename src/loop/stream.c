@@ -84,10 +84,18 @@ static bool make_room(struct mare__stream *stream, size_t size)
     return true;
 }
 
+// There is no memory for bytes that were read. The next read does not wait for others.
+static bool lose(struct mare__stream *stream)
+{
+    stream->lost = true;
+    stream->drained = false;
+    return false;
+}
+
 bool mare__stream_keep(struct mare__stream *stream, const char *bytes, size_t size)
 {
     if (!make_room(stream, size))
-        return false;
+        return lose(stream);
     memcpy(stream->bytes + stream->end, bytes, size);
     stream->end += size;
     return true;
@@ -97,7 +105,7 @@ bool mare__stream_unread(struct mare__stream *stream, const char *bytes, size_t 
 {
     size_t have = mare__stream_buffered(stream);
     if (!make_room(stream, size))
-        return false;
+        return lose(stream);
     if (have > 0)
         memmove(stream->bytes + stream->first + size, stream->bytes + stream->first, have);
     memcpy(stream->bytes + stream->first, bytes, size);
@@ -137,6 +145,8 @@ static void share(struct mare__stream *stream, ssize_t result)
 
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM])
 {
+    if (stream->lost)
+        return -ENOMEM;
     ssize_t got = mare__transport_read(stream->transport, bytes, MARE__STREAM_ROOM);
     if (got != -EAGAIN)
         stream->drained = got > 0 && (stream->transport->ops->plain ? got < MARE__STREAM_ROOM
@@ -277,7 +287,8 @@ static mare_err look_ahead(struct mare__stream *stream)
 
 mare_err mare__stream_await_read(struct mare__stream *stream, mare_channel **ready)
 {
-    if (mare__stream_closed(stream) || stream->at_end || mare__stream_buffered(stream) > 0)
+    if (mare__stream_closed(stream) || stream->at_end || stream->lost ||
+        mare__stream_buffered(stream) > 0)
         return MARE_CLOSED;
     mare_err err = stream->transport->ops->plain ? MARE_OK : look_ahead(stream);
     if (err)

@@ -36,6 +36,7 @@ struct mare__stream {
                                      // object.waiters
     bool at_end;                     // the peer sends no more
     bool drained;                    // the last read took all there was: wait before the next one
+    bool lost;                       // bytes were read for which there was no memory
     bool given;                      // it goes to a program that is being started
     bool closed;                     // this side has closed it
     // For a listener: the TLS context of the streams that it accepts, and the time that they have
@@ -55,7 +56,8 @@ struct mare__stream *mare__stream_new(mare_runtime *runtime, int fd, enum mare__
 struct mare__transport *mare__stream_take_transport(struct mare__stream *stream);
 
 // Reads what there is. If the buffer is empty, the bytes go into `bytes`; else they are added to
-// the buffer. Returns how many, 0 at the end, or an errno value, negated.
+// the buffer. Returns how many, 0 at the end, or an errno value, negated. -ENOMEM for ever, once
+// bytes were lost for want of memory: others would look as if they followed what came before.
 ssize_t mare__stream_read(struct mare__stream *stream, char bytes[MARE__STREAM_ROOM]);
 
 // Takes bytes from the pieces. Returns how many, or an errno value, negated. They have left when

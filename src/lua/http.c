@@ -180,6 +180,8 @@ static int interpret(lua_State *L, struct mare__lua_reader *whole, bool body, co
 {
     struct mare__http_reader *reader = &whole->http;
     *used = 0;
+    if (whole->lost) // what comes now would look like the rest of what was lost
+        mare__http_reader_lose(reader);
     for (;;) {
         size_t step;
         enum mare__http_event event = mare__http_read(reader, bytes + *used, size - *used, &step);
@@ -189,9 +191,14 @@ static int interpret(lua_State *L, struct mare__lua_reader *whole, bool body, co
         case MARE__HTTP_MORE:
             return 0;
         case MARE__HTTP_HEAD:
-            return mare__lua_http_push_head(L, &reader->head, reader->kind, !body);
+            whole->lost = true; // unless the next call returns
+            mare__lua_http_push_head(L, &reader->head, reader->kind, !body);
+            whole->lost = false;
+            return 1;
         case MARE__HTTP_BODY:
+            whole->lost = true;
             lua_pushlstring(L, reader->slice.at, reader->slice.size);
+            whole->lost = false;
             return 1;
         case MARE__HTTP_END:
             if (!body)

@@ -11,6 +11,7 @@
 struct mare__lua_reader {
     struct mare__http_reader http;
     bool awaits;       // it waits for a head
+    bool lost;         // there was no memory for something that was read: nothing can follow it
     bool inside;       // a function of the program is handling a request
     uint32_t requests; // requests that mare__lua_http_serve has answered
     uint64_t turn;     // how often `inside` was set

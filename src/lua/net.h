@@ -46,6 +46,10 @@ int mare__lua_wait_first(lua_State *L, struct mare__stream *stream, int way, int
                          int timeout, lua_KFunction then, lua_KContext context);
 mare_err mare__lua_outcome(lua_State *L, struct mare__stream *stream);
 
+// Pushes bytes that were read and are kept nowhere else. An error of memory loses them, and the
+// stream cannot be read any more.
+void mare__lua_push_read(lua_State *L, struct mare__stream *stream, const char *bytes, size_t size);
+
 // Push `nil, message, code` for an errno value; for one that came from a stream, or from TLS; for
 // what a wait for a stream ended with.
 int mare__lua_fail_system(lua_State *L, int err);

@@ -50,6 +50,16 @@ static bool take(lua_State *L, struct mare__stream *stream, char kind, size_t nu
     return true;
 }
 
+void mare__lua_push_read(lua_State *L, struct mare__stream *stream, const char *bytes, size_t size)
+{
+    bool drained = stream->drained;
+    stream->lost = true; // unless the next call returns
+    stream->drained = false;
+    lua_pushlstring(L, bytes, size);
+    stream->lost = false;
+    stream->drained = drained;
+}
+
 static int read_more(lua_State *L, int status, lua_KContext context);
 
 // Whether what is asked for is beyond a limit; pushes the message that says so.
@@ -113,7 +123,7 @@ static int read_now(lua_State *L, struct mare__stream *stream, bool again, lua_K
         if (got < 0)
             return mare__lua_fail_io(L, stream, (int)-got);
         if (got > 0 && !buffered && (kind == 's' || (kind == 'n' && number == (size_t)got))) {
-            lua_pushlstring(L, bytes, (size_t)got);
+            mare__lua_push_read(L, stream, bytes, (size_t)got);
             return 1;
         }
         if (got > 0 && !buffered && !mare__stream_keep(stream, bytes, (size_t)got))

@@ -329,7 +329,7 @@ static int take(lua_State *L)
     else if (got == 0)
         return mare__lua_fail_stream(L, MARE_CLOSED);
     else
-        lua_pushlstring(L, bytes, (size_t)got);
+        mare__lua_push_read(L, stream, bytes, (size_t)got);
     return 1;
 }
 

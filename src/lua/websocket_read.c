@@ -23,6 +23,8 @@ struct reader {
     struct mare__bytes plain; // what was undone of the part at hand
     uint64_t limit, undone;   // bytes of a message, and so many have come out of this one
     struct mare__utf8 utf8;
+    bool lost;  // there was no memory for something that was read: nothing can follow it
+    bool given; // Lua has what was read last, and may lose it
     // Of `receive`, below.
     bool direct;       // nothing stands in the way of the next message
     bool held;         // a routine waits for it there
@@ -61,10 +63,11 @@ static int push_event(lua_State *L, const struct mare__ws_reader *frames, enum m
     }
 }
 
-// Who receives does not any more.
+// Who receives does not any more. Bytes may be lost.
 static void fail_without_memory(lua_State *L, struct reader *reader)
 {
     reader->held = false;
+    reader->lost = true;
     luaL_error(L, "%s", mare_strerror(MARE_NOMEM));
 }
 
@@ -125,28 +128,36 @@ static enum mare__ws_event read_compressed(lua_State *L, struct reader *reader)
     return reader->plain.size > 0 || frames->last ? MARE__WS_DATA : MARE__WS_MORE;
 }
 
-// The next event in some bytes, of which `*used` are gone; MORE: all are.
+// The next event in some bytes, of which `*used` are gone; MORE: all are. Until the caller has told
+// of an event it counts as lost, because an error may come in between.
 static enum mare__ws_event next_event(lua_State *L, struct reader *reader, char *bytes, size_t size,
                                       size_t *used)
 {
+    struct mare__ws_reader *frames = &reader->frames;
+    enum mare__ws_event event;
+    bool compressed;
     *used = 0;
-    for (;;) {
+    reader->given = false;
+    if (reader->lost) // what comes now would look like the rest of what was lost
+        return frames->reason ? MARE__WS_ERROR : fail(frames, 1011, mare_strerror(MARE_NOMEM));
+    do {
         size_t step = 0;
-        enum mare__ws_event event =
-            mare__ws_read(&reader->frames, bytes ? bytes + *used : NULL, size - *used, &step);
+        event = mare__ws_read(frames, bytes ? bytes + *used : NULL, size - *used, &step);
         *used += step;
-        if (event != MARE__WS_DATA || !reader->frames.compressed)
-            return event;
-        event = read_compressed(L, reader);
-        if (event != MARE__WS_MORE)
-            return event;
-    }
+        compressed = event == MARE__WS_DATA && frames->compressed;
+        if (compressed)
+            event = read_compressed(L, reader);
+    } while (compressed && event == MARE__WS_MORE);
+    reader->lost = event != MARE__WS_MORE;
+    return event;
 }
 
 static int push_whole_event(lua_State *L, struct reader *reader, enum mare__ws_event event)
 {
     reader->events++;
     int results = push_event(L, &reader->frames, event);
+    reader->lost = event == MARE__WS_ERROR;
+    reader->given = true;
     if (reader->zip && (event == MARE__WS_ERROR || (event == MARE__WS_DATA && reader->frames.last)))
         end_message(reader);
     return results;
@@ -302,6 +313,14 @@ static int reader_held(lua_State *L)
     return 1;
 }
 
+// reader:lose(): an error has come between, so what Lua has got may be lost.
+static int reader_lose(lua_State *L)
+{
+    struct reader *reader = check(L);
+    reader->lost |= reader->given;
+    return 0;
+}
+
 // reader:tired(): whether others shall have their turn now.
 static int reader_tired(lua_State *L)
 {
@@ -349,6 +368,7 @@ static int give(lua_State *L, struct reader *reader)
     reader->direct = true;
     reader->events++;
     lua_pushlstring(L, reader->frames.data.at, reader->frames.data.size);
+    reader->lost = false;
     if (reader->zip)
         end_message(reader);
     if (reader->frames.text)
@@ -498,6 +518,7 @@ static void new_metatable(lua_State *L)
                                                {"pending", reader_pending},
                                                {"direct", reader_direct},
                                                {"held", reader_held},
+                                               {"lose", reader_lose},
                                                {"tired", reader_tired},
                                                {"compresses", reader_compresses},
                                                {NULL, NULL}};

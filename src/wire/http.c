@@ -109,6 +109,11 @@ enum mare__http_event mare__http_fail(struct mare__http_reader *reader, int stat
     return MARE__HTTP_ERROR;
 }
 
+void mare__http_reader_lose(struct mare__http_reader *reader)
+{
+    mare__http_fail(reader, 503, mare_strerror(MARE_NOMEM));
+}
+
 // ---- Lines --------------------------------------------------------------------------------------
 
 static const uint8_t runs[] = {
@@ -296,8 +301,10 @@ static enum mare__http_event read_head(struct mare__http_reader *reader, const u
     *used = blank + count;
     if (reader->phase == FAILED)
         return MARE__HTTP_ERROR;
-    if (mare__bytes_add(&reader->text, in + blank, count))
-        return mare__http_fail(reader, 503, "not enough memory");
+    if (mare__bytes_add(&reader->text, in + blank, count)) {
+        mare__http_reader_lose(reader);
+        return MARE__HTTP_ERROR;
+    }
     if (!whole)
         return MARE__HTTP_MORE;
     return mare__http_understand(reader) ? begin_body(reader) : MARE__HTTP_ERROR;

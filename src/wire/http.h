@@ -135,6 +135,9 @@ void mare__http_reader_expect(struct mare__http_reader *reader, struct mare__spa
 enum mare__http_event mare__http_read(struct mare__http_reader *reader, const void *bytes,
                                       size_t size, size_t *used);
 
+// Tells that there was no memory for what was read last: the next read is an ERROR.
+void mare__http_reader_lose(struct mare__http_reader *reader);
+
 // Tells that the peer has closed its end. MORE: between messages, as it should be. END: the body
 // that lasts until close is complete. ERROR: a message was cut short.
 enum mare__http_event mare__http_read_end(struct mare__http_reader *reader);

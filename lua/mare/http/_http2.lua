@@ -35,6 +35,13 @@ function http2.wake(connection)
     connection.bell:trysend(true)
 end
 
+--- One of its two routines has failed, in most cases for want of memory. Events may be lost, so
+--- nothing can go on: ends the connection for the other routine, too. Needs no memory.
+function http2.give_up(connection)
+    connection.stream:close()
+    connection.bell:close()
+end
+
 -- ---- Streams ------------------------------------------------------------------------------------
 
 --- A stream of a connection, for the routines.
@@ -182,9 +189,17 @@ local function sweep(connection, seconds)
     if (connection.session:sweep(stretch) or 0) > 0 then http2.wake(connection) end
 end
 
+-- For a <close> variable of the writer.
+local Writing = {}
+
+function Writing:__close(err)
+    if err ~= nil then http2.give_up(self.connection) end
+end
+
 --- Writes whenever there is something to send, until the connection is over. `seconds`: the time
 --- that the peer has to take something.
 function http2.write_all(connection, seconds)
+    local _ <close> = setmetatable({connection = connection}, Writing)
     local session, stream, bell = connection.session, connection.stream, connection.bell
     repeat
         local over = connection.over

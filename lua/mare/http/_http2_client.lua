@@ -56,7 +56,7 @@ end
 
 -- Reads until nobody needs the connection: it was silent for too long, or is not used any more.
 local function run(connection, idle)
-    local _, message, code = pcall(http2.read_all, connection, function()
+    local good, message, code = pcall(http2.read_all, connection, function()
         if next(connection.streams) then return math.huge end
         if connection.leaving then return 0 end
         return math.max(0, connection.quiet + idle - mare.now())
@@ -65,6 +65,7 @@ local function run(connection, idle)
             or word ~= "timeout" and not connection.leaving and not connection.going
     end)
     connection.going = true
+    if not good then http2.give_up(connection) end
     local said = code and code ~= "closed" -- an error of TLS: it may reject the client
     for _, one in pairs(connection.streams) do
         one.lost, one.lost_code = not said and connection.failed or message, said and code or nil

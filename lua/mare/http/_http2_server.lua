@@ -233,7 +233,7 @@ end
 
 -- A stream is over: properly, or because the client did not want it any more.
 function told.ended(connection, one)
-    if one.error ~= 0 and not one.ended then
+    if one.error ~= 0 and not one.ended and one.request then -- without one it has just begun
         one.request.gone = true
         if one.inside and connection.server.watched then one.worker.routine:cancel() end
     end
@@ -278,13 +278,14 @@ end
 -- Sets up what every connection has.
 local function prepare(connection, routine)
     connection.running, connection.quiet = 0, mare.now()
+    connection.ended = mare.channel(1) -- now: at the end there may be no memory
     connection.queue, connection.first, connection.last = {}, 1, 0
     connection.busy = function()
         return connection.running > 0 or next(connection.streams) ~= nil
     end
     -- Makes the reader see that there is nothing to wait for.
     connection.look_again = function()
-        if connection.ended then connection.ended:trysend(true) end
+        connection.ended:trysend(true)
         if connection.leaving and connection.waiting and routine and not connection.busy() then
             connection.waiting = false
             routine:cancel()
@@ -296,7 +297,6 @@ end
 -- handlers.
 local function finish(connection, writer, why)
     local stream, own = connection.stream, connection.own
-    connection.ended = mare.channel(1)
     for _, one in pairs(connection.streams) do http2.close_stream(one, 8) end
     connection.over = true
     connection.session:goodbye(true)
@@ -326,11 +326,13 @@ function server.serve(stream, handler, options, the_server, own)
     the_server.told[connection] = leave
     if the_server.ending then mare.go(leave, connection):detach() end
     local writer = mare.go(http2.write_all, connection, write_time)
-    local _, code = http2.read_all(connection, function()
+    local good, why, code = pcall(http2.read_all, connection, function()
         return patience_of(connection, idle, hurry)
-    end, function(why) return goes_on(connection, idle, hurry, why) end)
+    end, function(word) return goes_on(connection, idle, hurry, word) end)
     the_server.told[connection] = nil
-    finish(connection, writer, code and "gone")
+    if not good then http2.give_up(connection) end
+    finish(connection, writer, (code or not good) and "gone")
+    if not good then error(why, 0) end
 end
 
 return server
