@@ -108,7 +108,8 @@ static bool find_wanted(struct trace *trace)
         if (!meant || is_known(trace, event))
             continue;
         if (trace->wants == CHOSEN)
-            return mare__history_complain(trace->paths[0], "--process means more than 64 of them");
+            return mare__history_complain(trace->paths[0],
+                                          "--process chooses more than 64 processes");
         trace->wanted[trace->wants++] = (struct one){event->file, event->process};
     }
     return true;

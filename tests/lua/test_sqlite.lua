@@ -84,7 +84,7 @@ return {
         t.fails("invalid", db:row("SELECT ?", 1, 2))
         t.fails("invalid", db:query "SELECT 1; SELECT 2")
         t.fails("invalid", db:exec("SELECT ?; SELECT 2", 1))
-        t.raises("parameters in a table have names", db.exec, db, "SELECT 1", {1})
+        t.raises("a table of parameters has names as keys", db.exec, db, "SELECT 1", {1})
         t.raises("bad argument #3 to 'row' %(a function cannot be a parameter%)", db.row, db,
             "SELECT ?, ?", 1, print)
         t.raises("bad argument 'a' to 'row' %(a table cannot be a parameter%)", db.row, db, "SELECT :a",
