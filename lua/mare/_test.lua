@@ -97,8 +97,8 @@ local function whereabouts(process)
     return "it computes"
 end
 
-local function seconds(count)
-    return ("%g second%s"):format(count, count == 1 and "" or "s")
+local function seconds(value)
+    return ("%g second%s"):format(value, value == 1 and "" or "s")
 end
 
 local function run_file(file, pattern, timeout)

@@ -342,7 +342,9 @@ local function copy_out(self, deadline, text, f)
     whole = true
     local done, message, word, state = complete(shared, deadline, nil, shared.limit)
     if event == "error" then return nil, a, "remote", b end
-    if done and event ~= "copyout" then return nil, "the statement is not COPY ... TO STDOUT", "invalid" end
+    if done and event ~= "copyout" then
+        return nil, "the statement is not COPY ... TO STDOUT", "invalid"
+    end
     return done, message, word, state
 end
 

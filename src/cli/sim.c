@@ -357,7 +357,7 @@ static int read_options(struct arguments *args, int argc, char **argv)
     return 0;
 }
 
-// Options that do nothing together: nobody is to believe that they did something.
+// Refuses options that have no effect together, so that nobody believes that they had one.
 static int check_together(const struct arguments *args)
 {
     const struct mare_sim_show *show = &args->show;

@@ -87,8 +87,8 @@ return {
         t.raises("a table of parameters has names as keys", db.exec, db, "SELECT 1", {1})
         t.raises("bad argument #3 to 'row' %(a function cannot be a parameter%)", db.row, db,
             "SELECT ?, ?", 1, print)
-        t.raises("bad argument 'a' to 'row' %(a table cannot be a parameter%)", db.row, db, "SELECT :a",
-            {a = {}})
+        t.raises("bad argument 'a' to 'row' %(a table cannot be a parameter%)", db.row, db,
+            "SELECT :a", {a = {}})
         t.raises("bad argument #1 to 'exec'", db.exec, db)
         t.raises("contains zero bytes", db.exec, db, "SELECT 1\0")
     end,
