@@ -10,11 +10,11 @@ export FUZZ_SECONDS PREFIX
 .PHONY: build run test quick sanitize soak chaos tiny check format bench bench-peers plots sweep fuzz install clean help
 
 build: ## build build/mare and build/mare.so
-	@tools/build.sh build
+	@tools/build.sh build mare mare.so luaproc.so
 
 run: ## install what is missing, build, and play the tour
 	@tools/setup.sh build
-	@tools/build.sh build
+	@tools/build.sh build mare mare.so luaproc.so
 	@build/mare examples/tour.lua
 
 test: ## install what is missing, build, run every test in every build

@@ -384,7 +384,7 @@ end
 
 --- Waits for events, and does what they ask for, until nothing more can come.
 function alua.loop()
-    if looping then error("'loop' is running already", 2) end
+    if looping then error("a loop is already running", 2) end
     looping = true
     local _ <close> = setmetatable({}, {__close = function() looping = false end})
     while alua.id or outstanding > 0 or #due > 0 or next(timers) do

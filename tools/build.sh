@@ -1,12 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Configures (once) and builds one kind of build, each in its own folder.
+# Configures (once) and builds one kind of build, each in its own folder; all of it, or only some
+# targets. More than half of the C files are tests.
 #
-#   tools/build.sh build | build-tiny | build-asan | build-tsan | build-fuzz
+#   tools/build.sh build | build-tiny | build-asan | build-tsan | build-fuzz [TARGET ...]
 set -eu
 cd "$(dirname "$0")/.."
 
 dir=${1:-build}
+[ $# -eq 0 ] || shift
+targets=$*
 CC=${CC:-}
 case $dir in
     build)      set -- --prefix "${PREFIX:-/usr/local}" ;;
@@ -32,4 +35,5 @@ if [ ! -f "$dir/build.ninja" ]; then
     out=$(meson setup "$dir" "$@" 2>&1) || { printf '%s\n' "$out" >&2; exit 1; }
 fi
 echo "building $dir"
-ninja -C "$dir" --quiet
+# shellcheck disable=SC2086 # names of targets have no blanks
+ninja -C "$dir" --quiet $targets

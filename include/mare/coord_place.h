@@ -104,7 +104,7 @@ MARE_COORD_EXPORT size_t mare_coord_gnp_size(const mare_coord_gnp_setup *setup);
 
 /* The landmarks' own places from the round trips between them, `rtt[i * landmarks + j]`: minimises
  * the sum over pairs of ((d - d̂) / d)². A pair measured in one direction, or in both (the mean
- * counts), is enough; what is not above zero was not measured. `sum` is what is left. NOROOM for
+ * counts), is enough; zero and less mean "not measured". `sum` is the sum that remains. NOROOM for
  * too little memory; REFUSED, with `places` undefined, for a setup without sense or a landmark with
  * fewer measurements than there are dimensions. */
 MARE_COORD_EXPORT mare_coord_status mare_coord_gnp_landmarks(const mare_coord_gnp_setup *setup,
@@ -171,9 +171,10 @@ MARE_COORD_EXPORT const char *mare_coord_fix_end_name(mare_coord_fix_end end);
 
 /* Uses ---------------------------------------------------------------------------------------- */
 
-/* The site that is nearest by its place alone, nobody being asked: an index, or NOBODY of none.
- * From a place to that same place it is 0, here and below: the heights are ways to others. What
- * cannot be a place is passed over; NOBODY when `from` is none. */
+/* Finds the nearest site from the places alone, without a measurement. Returns an index, or NOBODY
+ * if there are no sites. The distance from a place to itself is 0, here and below: the heights are
+ * for the way to others. A site that is not a valid place is skipped; NOBODY if `from` is not
+ * valid. */
 MARE_COORD_EXPORT uint32_t mare_coord_nearest(const mare_coord_place *from,
                                               const mare_coord_place *sites, uint32_t count);
 

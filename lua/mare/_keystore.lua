@@ -43,7 +43,7 @@ local function read_file(path, trouble)
     info, message, code = opened:stat()
     if not info then return nil, message, code end
     if info.kind ~= "file" then
-        return nil, ("%s: it is no file, but a %s"):format(path, info.kind), "invalid"
+        return nil, ("%s: it is not a file, but a %s"):format(path, info.kind), "invalid"
     end
     local wrong = trouble and trouble(info)
     if wrong then return nil, wrong, "denied" end

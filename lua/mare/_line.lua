@@ -41,12 +41,15 @@ function line.compile(text)
     return chunk, message
 end
 
--- Explains an error as the stock interpreter does, without the frames below the typed line.
+-- Explains an error as the stock interpreter does, without the frames below the typed line. Tables
+-- are shown.
 function line.explain(message)
     if type(message) ~= "string" then
         local meta = getmetatable(message)
         if type(meta) == "table" and meta.__tostring then
             return tostring(message)
+        elseif type(message) == "table" then
+            message = as_text(message, WIDTH)
         elseif type(message) ~= "number" then
             message = "(error object is a " .. type(message) .. " value)"
         end

@@ -27,7 +27,8 @@ local SIMPLE = check.set("nil", "boolean", "number", "string")
 --- Raises one unless a value can be a parameter: `what` names the argument.
 function sql.check_value(name, value, what, null, bytes, level)
     if SIMPLE[type(value)] or value == null or getmetatable(value) == bytes then return end
-    error(("bad argument %s to '%s' (a database has no %s)"):format(what, name, type(value)), level)
+    error(("bad argument %s to '%s' (a %s cannot be a parameter)"):format(what, name,
+        type(value)), level)
 end
 
 --- Rows with only the names of their columns, as objects in JSON: changed in place. No rows are an

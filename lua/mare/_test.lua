@@ -97,12 +97,16 @@ local function whereabouts(process)
     return "it computes"
 end
 
+local function seconds(value)
+    return ("%g second%s"):format(value, value == 1 and "" or "s")
+end
+
 local function run_file(file, pattern, timeout)
     local folder = file:match "^(.*)/[^/]*$" or "."
     local lister = mare.spawn(list, folder, file)
     local ok, cases, code, traceback = lister:join(timeout * slow)
     if code == "timeout" then
-        cases = ("it has not returned its cases after %g seconds: %s"):format(timeout * slow,
+        cases = ("it has not returned its cases after %s: %s"):format(seconds(timeout * slow),
             whereabouts(lister))
         lister:kill()
     end
@@ -117,7 +121,8 @@ local function run_file(file, pattern, timeout)
             local process = mare.spawn(run, folder, file, case.name)
             local done, err, how, trace = process:join(limit)
             if how == "timeout" then
-                err = ("still running after %g seconds: %s"):format(limit, whereabouts(process))
+                err = ("still running after %s: %s"):format(seconds(limit),
+                    whereabouts(process))
                 process:kill()
             end
             report(done, case.name, err, trace)

@@ -57,7 +57,7 @@ function Observer:_took(record)
     if record.taken then record.taken:trysend(true) end
 end
 
--- Whether a call has returned an event; `nil, message, code` (or nothing) is none.
+-- Whether a call has returned an event, and not nothing or `nil, message, code`.
 local function is_event(got) return got[1] ~= nil end
 
 -- In messages of a channel even nil is a value.
@@ -152,7 +152,7 @@ end
 -- By the name of a kind: the function that begins to bring events of such a source.
 local begin = {}
 
--- Starts a pump. The pump does not keep the process alive: whoever handles its events does.
+-- Starts a pump. The pump does not keep the process alive; the handlers of its events do.
 local function start_pump(...)
     local routine = mare.go(pump, ...)
     routine:detach()

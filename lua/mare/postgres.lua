@@ -304,7 +304,7 @@ local function copy_in(self, deadline, text, pieces)
         local done, message, word, state = complete(shared, deadline, nil, shared.limit)
         if event == "error" then return nil, a, "remote", b end
         if not done then return nil, message, word, state end
-        return nil, "it was no COPY ... FROM STDIN", "invalid"
+        return nil, "the statement is not COPY ... FROM STDIN", "invalid"
     end
     begun = true
     ok, why, code = put_all(shared, deadline, pieces)
@@ -342,7 +342,9 @@ local function copy_out(self, deadline, text, f)
     whole = true
     local done, message, word, state = complete(shared, deadline, nil, shared.limit)
     if event == "error" then return nil, a, "remote", b end
-    if done and event ~= "copyout" then return nil, "it was no COPY ... TO STDOUT", "invalid" end
+    if done and event ~= "copyout" then
+        return nil, "the statement is not COPY ... TO STDOUT", "invalid"
+    end
     return done, message, word, state
 end
 

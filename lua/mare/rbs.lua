@@ -163,7 +163,9 @@ function Receiver:next(timeout)
         -- them.
         if deadline and deadline:left() == 0 then
             late = late + 1
-            if late > LATE then return nil, "nothing to compare in time", "timeout" end
+            if late > LATE then
+                return nil, "no readings could be compared before the timeout", "timeout"
+            end
         end
     end
 end

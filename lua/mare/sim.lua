@@ -202,7 +202,7 @@ end
 local flags = {trace = true, json = true, bar = true}
 local texts = {draw = true, map = true, shiviz = true, faults = true, profile = true}
 
--- "5%" in parts in a million, which is what other numbers are.
+-- Parts in a million. Numbers are that already; "5%" is converted.
 local function amount(text)
     local percent = text:match "^(.*)%%$"
     return math.tointeger(percent and tonumber(percent) * 10000 // 1 or tonumber(text))

@@ -33,8 +33,8 @@ local function values_of(name, ...)
     if count == 1 and type(first) == "table" and getmetatable(first) ~= Blob then
         for key, value in pairs(first) do
             if type(key) ~= "string" then
-                error(("bad argument #2 to '%s' (parameters in a table have names)"):format(name),
-                    3)
+                error(("bad argument #2 to '%s' (a table of parameters has names as keys)")
+                    :format(name), 3)
             end
             sql.check_value(name, value, "'" .. key .. "'", sqlite.null, Blob, 4)
         end

@@ -32,15 +32,16 @@ local function is_start(value)
 end
 
 -- A copy of a child's description, with defaults filled in. Errors name the caller's line: the
--- level is that of `error` in a function that this one calls.
-local function checked_child(name, index, child, level)
+-- level is that of `error` in a function that this one calls. `place` stands for a missing id.
+local function checked_child(name, index, child, level, place)
     checks.argument(name, child, index, "table", level)
     checks.options(name, child, index, child_known, level)
     local function option(...) checks.option(name, child, index, ...) end
     option("id", function(id) return type(id) == "string" or is_count(id) end,
         "a string or a whole number", level + 1)
+    local who = ("child '%s'"):format(child.id or place)
     if child.start == nil then
-        error(("bad argument #%d to '%s' (a child needs 'start')"):format(index, name), level - 1)
+        error(("bad argument #%d to '%s' (%s needs 'start')"):format(index, name, who), level - 1)
     end
     option("start", is_start, "a function, a string of Lua or the name of a file", level + 1)
     option("args", "table", "a list of arguments", level + 1)
@@ -56,7 +57,7 @@ local function checked_child(name, index, child, level)
         if not body and copy.start:find "^[^\n]+%.lua$" then
             body, message = loadfile(copy.start)
         end
-        if not body then error(message, level - 1) end
+        if not body then error(("%s: %s"):format(who, message), level - 1) end
         copy.start = body
     end
     return copy
@@ -89,7 +90,7 @@ local function checked(name, options, level)
             error(("bad argument #1 to '%s' (children[%d]: a table with 'start' expected, got %s)")
                 :format(name, i, type(child)), level - 1)
         end
-        copy.children[i] = checked_child(name, 1, child, level + 1)
+        copy.children[i] = checked_child(name, 1, child, level + 1, i)
     end
     return copy
 end
@@ -172,7 +173,7 @@ local function let_begin(self, child)
     if not child.ready then return true end
     local which, a, b, c = mare.select({child.readiness, process}, child.ready)
     if which == 1 or which == 2 and child.readiness:tryreceive() then return true end
-    if which == nil then return nil, ("not ready after %g seconds"):format(child.ready) end
+    if which == nil then return nil, ("not ready after %g s"):format(child.ready) end
     if a then return nil, "it ended before it was ready" end
     return nil, c == "killed" and "it was killed before it was ready" or b
 end
@@ -419,7 +420,7 @@ function supervisor._run(options, inbox, started)
     local self <close> = new(options, inbox)
     local ok, message, code = self:begin(options.children)
     started:trysend(ok, message, code)
-    if ok then return self:serve() end
+    if ok then return (self:serve()) end -- no tail call: a look at the process finds where it waits
 end
 
 -- ---- What programs call -------------------------------------------------------------------------
@@ -432,7 +433,7 @@ function supervisor.run(options)
     local ok, message, code = self:begin(options.children)
     if not ok then return nil, message, code end
     supervisor.ready()
-    return self:serve()
+    return (self:serve())
 end
 
 local Handle = {}
@@ -443,7 +444,7 @@ end
 
 function supervisor.arrive(value) return setmetatable(value, Handle) end
 
-local function run(...) return require "mare.supervisor"._run(...) end
+local function run(...) return (require "mare.supervisor"._run(...)) end
 
 -- The answer of a supervisor. An answer that came before its end counts, even if the end is seen
 -- first.
@@ -500,7 +501,7 @@ function Handle:find(id, timeout) return ask(self, timeout, "find", id) end
 
 --- Starts one more child, the last. Returns its process and its id.
 function Handle:add(child, timeout)
-    return ask(self, timeout, "add", checked_child("add", 2, child, 4))
+    return ask(self, timeout, "add", checked_child("add", 2, child, 4, "new"))
 end
 
 --- Ends a child and forgets it.

@@ -31,7 +31,7 @@ struct mare__account *mare__account_new(size_t limit)
 
 struct mare__account *mare__account_ref(struct mare__account *account)
 {
-    // Relaxed: whoever adds a reference holds one already.
+    // Relaxed: the caller holds a reference already.
     atomic_fetch_add_explicit(&account->references, 1, memory_order_relaxed);
     return account;
 }

@@ -11,9 +11,9 @@
 // How many spinlocks (platform/lock.h) this thread holds; counted in builds with MARE__COUNT_LOCKS.
 extern _Thread_local unsigned mare__locks_held __attribute__((tls_model("initial-exec")));
 
-// Said by whatever may take long: it asks for memory or gives it back, sleeps, wakes, or calls the
-// system. A thread that holds a spinlock does none of that, for whoever waits for the lock burns
-// its turn meanwhile.
+// Every function that may take long calls this: one that allocates or frees memory, sleeps, wakes
+// somebody, or calls the system. A thread that holds a spinlock must do none of that, because those
+// that wait for the lock burn processor time.
 static inline void mare__takes_long(void)
 {
     assert(!MARE__COUNT_LOCKS || mare__locks_held == 0);

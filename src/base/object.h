@@ -71,7 +71,7 @@ static inline void mare__object_init(struct mare__object *object, enum mare__kin
 
 static inline void *mare__ref(struct mare__object *object)
 {
-    // Relaxed: whoever adds a reference holds one already, so the object cannot end meanwhile.
+    // Relaxed: the caller holds a reference already, so the object cannot end meanwhile.
     atomic_fetch_add_explicit(&object->references, 1, memory_order_relaxed);
     return object;
 }
@@ -87,7 +87,8 @@ static inline void mare__unref(struct mare__object *object)
         mare__object_end(object);
 }
 
-// Adds to the weight of an object. Only its owner may call this, or whoever has just made it.
+// Adds to the weight of an object. Only its owner, or the code that has just made it, may call
+// this.
 void mare__object_gains(struct mare__object *object, size_t bytes);
 
 // Another pays for it from now on, or, with NULL, nobody; by its owner. False: that account has not

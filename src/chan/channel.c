@@ -209,8 +209,9 @@ static void ring_pop(mare_channel *channel, mare_message *message)
     channel->count--;
 }
 
-// Twice the room, at the most as much as can be used, but `least`. No lock is held: memory is asked
-// for. False: there is none. True: the caller tries again, for others may have been quicker.
+// Doubles the room, up to what can be used, and to `least` at least. It asks for memory, so no lock
+// may be held. False: there is no memory. True: the caller tries again, because another
+// thread may have changed the ring meanwhile.
 static __attribute__((noinline)) bool grow(mare_channel *channel, size_t least)
 {
     mare__lock_acquire(&channel->lock);

@@ -4,6 +4,7 @@
 
 #include <mare.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 struct mare_coord_algorithm;
 
@@ -46,6 +47,10 @@ int mare__cli_finish(struct mare_runtime *runtime);
 // `mare --lenient`: from now on the exit code says nothing of processes that died unnoticed, or
 // that waited for ever.
 void mare__cli_be_lenient(void);
+
+// Closes a file that was written, and says on standard error if something of it is missing: "mare:
+// PATH: not all of WHAT could be written: the reason".
+bool mare__cli_close_written(FILE *file, const char *path, const char *what);
 
 // `mare --trace FILE`: opens the file, and says why not; from the start of a runtime its events go
 // there; closes it, and says whether all is in it. The others do nothing when none was opened.

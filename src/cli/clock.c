@@ -176,9 +176,9 @@ static int check_arguments(const struct command *command, int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         if (argv[i][0] != '-') {
             if (++words > command->most)
-                return refuse(command->most == 0   ? "simulate takes options alone, not"
-                              : command->most == 1 ? "one address only, not also"
-                                                   : "32 servers are enough, without",
+                return refuse(command->most == 0   ? "'simulate' takes only options, not"
+                              : command->most == 1 ? "only one address, not also"
+                                                   : "at most 32 servers, not also",
                               argv[i]);
             continue;
         }
@@ -187,7 +187,7 @@ static int check_arguments(const struct command *command, int argc, char **argv)
         if (code)
             return code;
         if (strcmp(argv[i], "--follow") == 0 && ++follows > SERVERS_MOST)
-            return refuse("32 servers are enough, without", value);
+            return refuse("at most 32 servers, not also", value);
         i += find(argv[i])->kind != FLAG;
     }
     return words < command->least ? refuse(command->what, command->example) : 0;

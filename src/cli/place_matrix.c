@@ -365,7 +365,7 @@ int mare__place_map(const struct place_arguments *args, const mare_sim_matrix *m
     double mean;
     flat.dimensions = args->dimensions ? args->dimensions : 2;
     if (args->replicas > (long)matrix->n)
-        return misuse("--replicas is more than there are nodes");
+        return misuse("--replicas asks for more replicas than there are nodes");
     if (!mare__place_run(&flat, matrix, (uint64_t)args->seed, &placed))
         return EXIT_DIED;
     uint32_t *chosen =

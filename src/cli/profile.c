@@ -206,10 +206,9 @@ bool mare__cli_profile_close(void)
 {
     if (!profile.file)
         return true;
-    profile.bad |= ferror(profile.file) != 0;
-    profile.bad |= fclose(profile.file) != 0;
+    bool good = mare__cli_close_written(profile.file, profile.path, "the profile");
     profile.file = NULL;
-    if (profile.bad)
-        fprintf(stderr, "mare: %s: not all of the profile could be written\n", profile.path);
-    return !profile.bad;
+    if (good && profile.bad)
+        fprintf(stderr, "mare: %s: the profile is not complete: not enough memory\n", profile.path);
+    return good && !profile.bad;
 }

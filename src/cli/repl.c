@@ -542,7 +542,8 @@ int mare__cli_repl(int argc, char **argv)
         return EXIT_DIED;
     static const char greeting[] =
         "Maré " MARE_VERSION
-        ", Lua 5.4. End with Ctrl-D. `mare` is loaded; docs/reference/lua.md tells what it has.\n";
+        ", Lua 5.4. End with Ctrl-D. `mare` is loaded. In a shell, `mare help spawn` explains "
+        "mare.spawn.\n";
     write_all(screen.file, greeting, sizeof greeting - 1);
     await_start(&repl);
     mare__cli_interrupts_go_to(repl.process);

@@ -131,9 +131,9 @@ void mare__cli_interrupts_go_to(mare_process *repl)
     pthread_mutex_unlock(&interrupt.mutex);
 }
 
-// Stops the runtime, which from here on signals do not touch; writes what was printed, which takes
-// as long as whoever reads it, unless a signal comes; ends the thread that watches for them.
-// Returns why it could not be written, or 0.
+// Stops the runtime; from here on signals do not touch it. Then writes what was printed, which may
+// take as long as the reader takes, unless a signal comes. Then ends the thread that watches for
+// signals. Returns why the output could not be written, or 0.
 static int stop(mare_runtime *runtime)
 {
     pthread_mutex_lock(&interrupt.mutex);

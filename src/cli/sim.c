@@ -283,7 +283,7 @@ static bool faults_make_sense(const char *text)
     mare_sim_faults_fini(&list);
     const char *rest = wrong ? text + wrong - 1 : "";
     if (wrong && *rest)
-        fprintf(stderr, "mare sim: --faults is not understood from '%s' on; ", rest);
+        fprintf(stderr, "mare sim: --faults cannot be read from '%s' on; ", rest);
     else if (wrong)
         fprintf(stderr, "mare sim: --faults '%s' lacks something at its end; ", text);
     if (wrong)
@@ -357,7 +357,7 @@ static int read_options(struct arguments *args, int argc, char **argv)
     return 0;
 }
 
-// Options that do nothing together: nobody is to believe that they did something.
+// Refuses options that have no effect together, so that nobody believes that they had one.
 static int check_together(const struct arguments *args)
 {
     const struct mare_sim_show *show = &args->show;
@@ -369,18 +369,18 @@ static int check_together(const struct arguments *args)
         bool wrong;
         const char *why;
     } rules[] = {
-        {args->table && args->speed, "--table and --speed are two things"},
+        {args->table && args->speed, "use either --table or --speed"},
         {args->table && (args->seed_given || sweep || asks || looks),
-         "with --table go --n, --param and --json only: it measures calm runs"},
+         "--table measures calm runs: it takes only --n, --param and --json"},
         {args->speed && (args->seed_given || sweep || looks),
-         "with --speed go no seeds, and nothing to see but --json"},
+         "--speed takes no seeds, and nothing to show but --json"},
         {args->profile != MARE_SIM_USUAL && !args->seed_given && !sweep,
-         "--profile is about what a seed draws: --seed or --seeds goes with it"},
-        {show->json && show->trace, "--json and --trace are two things: one of them"},
+         "--profile needs --seed or --seeds"},
+        {show->json && show->trace, "use either --json or --trace"},
         {window && !show->draw && !sweep,
-         "--from and --to are the part of the run that --draw shows"},
-        {sweep && args->map, "--map is of one run, and --seeds are many"},
-        {show->to_us && show->from_us >= show->to_us, "--from is before --to"},
+         "--from and --to need --draw: they choose the part of the run that it draws"},
+        {sweep && args->map, "--map draws one run, so it cannot be used with --seeds"},
+        {show->to_us && show->from_us >= show->to_us, "--from must be before --to"},
         {sweep && args->seed > (uint64_t)INT64_MAX - (args->seeds - 1),
          "there are not that many seeds above --seed"},
     };
@@ -424,8 +424,8 @@ static int show_all(int argc, char **argv)
         return mare__cli_sim_names();
     bool json = argc > 2 && strcmp(argv[2], "--json") == 0;
     if (argc > 2 + json)
-        return refuse(list ? "--json or --names goes with that, not"
-                           : "nothing but --json goes with the tables of all, not",
+        return refuse(list ? "'list' takes --json or --names, not"
+                           : "the tables of all algorithms take only --json, not",
                       argv[2 + json]);
     if (list)
         return mare__cli_sim_list(json);

@@ -63,6 +63,18 @@ static void write_event(void *unused, const mare_event *event)
     fputs("}\n", trace.file);
 }
 
+// The C library forgets why a write failed, but its last one fails for the same reason.
+bool mare__cli_close_written(FILE *file, const char *path, const char *what)
+{
+    bool bad = ferror(file) != 0;
+    errno = 0;
+    bad |= fclose(file) != 0;
+    if (bad)
+        fprintf(stderr, "mare: %s: not all of %s could be written%s%s\n", path, what,
+                errno ? ": " : "", errno ? strerror(errno) : "");
+    return !bad;
+}
+
 bool mare__cli_trace_open(const char *path)
 {
     trace.path = path;
@@ -83,10 +95,7 @@ bool mare__cli_trace_close(void)
 {
     if (!trace.file)
         return true;
-    bool bad = ferror(trace.file) != 0;
-    bad |= fclose(trace.file) != 0;
+    bool good = mare__cli_close_written(trace.file, trace.path, "the trace");
     trace.file = NULL;
-    if (bad)
-        fprintf(stderr, "mare: %s: not all of the trace could be written\n", trace.path);
-    return !bad;
+    return good;
 }

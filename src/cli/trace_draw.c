@@ -108,7 +108,8 @@ static bool find_wanted(struct trace *trace)
         if (!meant || is_known(trace, event))
             continue;
         if (trace->wants == CHOSEN)
-            return mare__history_complain(trace->paths[0], "--process means more than 64 of them");
+            return mare__history_complain(trace->paths[0],
+                                          "--process chooses more than 64 processes");
         trace->wanted[trace->wants++] = (struct one){event->file, event->process};
     }
     return true;
@@ -367,9 +368,9 @@ static bool write_drawing(struct trace *trace, const char *out, bool shiviz)
         bad = !write_log(trace, names, file);
     else
         write_page(trace, names, ends_with(out, ".svg"), file);
-    bad |= ferror(file) != 0;
-    bad |= fclose(file) != 0;
-    return !bad || mare__history_complain(out, "not all of it could be written");
+    if (!mare__cli_close_written(file, out, "the drawing"))
+        return false;
+    return !bad || mare__history_complain(out, "not enough memory to write it");
 }
 
 // ---- The command --------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ struct mare__history {
     size_t node[MARE__HISTORY_FILES]; // the name of each file's node, in the texts; or 0
 };
 
-// Reads the files and puts their events into one order, in which times do not go back, and each
-// effect to its source: if a message came from a node whose file is here, that is its sending.
-// False: it has said why not. In either case the history is to be freed.
+// Reads the files, puts all events into one order in which times do not go back, and links each
+// effect to its cause: if a message came from a node whose file is given, that is its `send` there.
+// False: it has printed why not. In both cases the caller frees the history.
 bool mare__history_read(struct mare__history *history, const char *const *paths, unsigned files);
 void mare__history_free(struct mare__history *history);
 

@@ -191,8 +191,8 @@ static void call(struct lane *lane)
     }
 }
 
-// Nobody waits for the job any more. True: it was not begun and never will be, so the pool's hold
-// is to be given back. Under the lock.
+// Nobody waits for the job any more. True: it has not begun and never will, so the caller gives
+// back the pool's hold. Under the lock.
 static bool abandon(struct mare__job *job)
 {
     struct lane *lane = &job->jobs->lanes[job->lane];

@@ -60,8 +60,8 @@ static void line_free(struct line *line)
     mare__free(line);
 }
 
-// Counts a line that is lost, under the lock. A line that tells of losses is not a record of the
-// program: it is not counted itself, and the losses that it told of are to be told again.
+// Counts a lost line, under the lock. A line that reports losses is not a record of the program: it
+// is not counted itself, and the next report includes its losses again.
 static void count_lost(struct mare__log *log, unsigned long says)
 {
     log->lost += says == 0;

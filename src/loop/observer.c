@@ -112,7 +112,7 @@ static void on_closed(struct mare__poll *poll)
     end(MARE__ENTRY(poll, struct mare__observed, poll));
 }
 
-// Carries out a command: the descriptor is to be watched, or to be closed (`doomed`).
+// Carries out a command: watches the descriptor, or closes it (`doomed`).
 static void obey(struct mare__observer *observer, struct mare__observed *observed, bool doomed)
 {
     if (!doomed && !observed->opened)
@@ -252,8 +252,8 @@ static struct mare__observer *create(mare_runtime *runtime)
     return observer;
 }
 
-// That of the worker, made if there is none. One at a time, so that none is made in vain: it costs
-// descriptors.
+// Returns the worker's lookout, and makes it at the first call. Only one thread makes one at a
+// time: a second one would cost descriptors in vain.
 static struct mare__lookout *lookout_of(struct mare__worker *worker)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;

@@ -93,7 +93,7 @@ struct answer {
     struct mare__span body, file; // one of them
 };
 
-// The string at the index; false: it is none.
+// Gets the string at the index. False: it is not a string.
 static bool get_text(lua_State *L, int index, struct mare__span *text)
 {
     if (lua_type(L, index) != LUA_TSTRING)

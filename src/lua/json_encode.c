@@ -169,7 +169,7 @@ static void put_number(struct encoder *e)
     }
     double value = lua_tonumber(L, -1);
     if (!isfinite(value))
-        refuse(e, isnan(value) ? "a number that is none (NaN)" : "an infinite number");
+        refuse(e, isnan(value) ? "JSON has no NaN" : "JSON has no infinite numbers");
     e->size += mare__json_put_float(to, value);
 }
 
@@ -199,11 +199,11 @@ static int refuse_key(struct encoder *e, int key)
     const char *shown = number ? luaL_tolstring(L, key, NULL) : NULL;
     const char *what;
     if (number)
-        what = lua_pushfstring(L, "a key that is the number %s", shown);
+        what = lua_pushfstring(L, "the key %s is a number, not a string", shown);
     else if (lua_type(L, key) == LUA_TSTRING)
-        what = lua_pushfstring(L, "a key that is the string '%s', in a list", lua_tostring(L, key));
+        what = lua_pushfstring(L, "a list has the key '%s'", lua_tostring(L, key));
     else
-        what = lua_pushfstring(L, "a key that is a %s", kind);
+        what = lua_pushfstring(L, "a key is a %s, not a string", kind);
     e->depth--; // the error is about the table itself
     return refuse(e, what);
 }
@@ -337,7 +337,7 @@ static void put_table(struct encoder *e)
     lua_State *L = e->L;
     int table = lua_gettop(L);
     if (e->depth == e->limits.depth)
-        refuse(e, "a table in too many others (or in itself)");
+        refuse(e, "tables are nested too deep (or one is in itself)");
     luaL_checkstack(L, 12, "too many tables in each other");
     bool marked = lua_getmetatable(L, table);
     if (marked) {
@@ -386,7 +386,7 @@ static void put_value(struct encoder *e)
         if (lua_rawequal(L, -1, NULL_VALUE))
             put(e, "null", 4);
         else
-            refuse(e, lua_pushfstring(L, "a %s", luaL_typename(L, -1)));
+            refuse(e, lua_pushfstring(L, "a %s cannot be JSON", luaL_typename(L, -1)));
     }
 }
 

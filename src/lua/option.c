@@ -21,7 +21,7 @@ static struct mare__option_value check_value(lua_State *L, const struct mare__op
     struct mare__option_value value = {0};
     switch (option->kind) {
     case MARE__OPTION_LINGER:
-        value.seconds = get_number(L, index + 1, 0, INT32_MAX, "seconds are not negative");
+        value.seconds = get_number(L, index + 1, 0, INT32_MAX, "seconds cannot be negative");
         // fall through
     case MARE__OPTION_FLAG:
         luaL_checktype(L, index, LUA_TBOOLEAN);
@@ -29,10 +29,11 @@ static struct mare__option_value check_value(lua_State *L, const struct mare__op
         break;
     case MARE__OPTION_HOPS:
         value.number = get_number(L, index, strcmp(option->name, "ttl") == 0, 255,
-                                  "a number of hops is up to 255");
+                                  "the number of hops must be 255 or less");
         break;
     case MARE__OPTION_BYTES:
-        value.number = get_number(L, index, 0, INT32_MAX / 2, "a number of bytes is not negative");
+        value.number =
+            get_number(L, index, 0, INT32_MAX / 2, "a number of bytes cannot be negative");
         break;
     case MARE__OPTION_NUMBER:
         value.number = get_number(L, index, INT32_MIN, INT32_MAX, "it is too large");

@@ -245,8 +245,8 @@ static int path_find(lua_State *L)
     return mare__lua_do_job(L, deadline, say_found);
 }
 
-// near(path): a file that can be opened without waiting, and its size; nothing: it cannot, perhaps
-// because it is none.
+// near(path): an open file and its size, if it could be opened without waiting. Else nothing: it
+// might wait, or is not a file.
 static int path_near(lua_State *L)
 {
     const char *path = mare__lua_name(L, 1);

@@ -333,7 +333,7 @@ static int place_landmarks(lua_State *L)
     for (uint32_t i = 0; i < count; i++) {
         if (lua_geti(L, rows, (lua_Integer)i + 1) != LUA_TTABLE)
             return mare__lua_option_error(
-                L, 1, "rtt", lua_pushfstring(L, "a list of tables, also in row %d", (int)i + 1));
+                L, 1, "rtt", lua_pushfstring(L, "a list of lists: row %d is not one", (int)i + 1));
         for (uint32_t j = 0; j < count; j++)
             rtt[i * count + j] = number_at(L, -1, j);
         lua_pop(L, 1);

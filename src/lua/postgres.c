@@ -499,7 +499,7 @@ static int put(lua_State *L)
     return 1;
 }
 
-// putend(connection [, why it is not to be done])
+// putend(connection [, why the COPY shall fail])
 static int put_end(lua_State *L)
 {
     const struct mare__postgres *postgres = postgres_at(L, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mare.select: turns a table of cases into the array that channels understand, and the outcome into
 // results. What has a metamethod __select (a routine, a WebSocket, an object of the program) says
-// itself what is to be waited for in its place: lua/mare/_select.lua asks it, and comes back here.
+// itself what to wait for in its place: lua/mare/_select.lua asks it, and comes back here.
 //
 // The table is read once, in a protected call; what was made of it is the call's own until it
 // waits, and the sleep's meanwhile. So nothing that Lua code does in between (a __travel, a
@@ -168,7 +168,7 @@ struct told {
     mare_message *message;
 };
 
-// told (light userdata) -> what is to be said of it
+// told (light userdata) -> the message about it
 static int push_told(lua_State *L)
 {
     struct told *told = mare__passed(L, 1);

@@ -22,7 +22,7 @@ static uint64_t number_field(lua_State *L, int index, const char *name, uint64_t
     int whole = 1;
     lua_Integer value = type == LUA_TNIL ? 0 : lua_tointegerx(L, -1, &whole);
     if (!whole || value < 0)
-        luaL_error(L, "`%s` is a whole number, not negative", name);
+        luaL_error(L, "`%s` must be a whole number, 0 or more", name);
     lua_pop(L, 1);
     return type == LUA_TNIL ? otherwise : (uint64_t)value;
 }
@@ -320,7 +320,7 @@ static void read_faults(lua_State *L, mare_sim_options *options)
     size_t wrong = text ? mare_sim_faults_read(&check, text) : 0;
     mare_sim_faults_fini(&check);
     if (wrong)
-        luaL_error(L, "`faults` is not understood from '%s' on", text + wrong - 1);
+        luaL_error(L, "`faults` cannot be read from '%s' on", text + wrong - 1);
     if (text)
         mare_sim_faults_read(&options->faults, text); // from here on nothing raises
     if (!has(L, "capacity", LUA_TNUMBER))

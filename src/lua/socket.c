@@ -174,7 +174,7 @@ static int socket_rest(lua_State *L)
     return 1;
 }
 
-// unread(stream, bytes): they are to be read again.
+// unread(stream, bytes): puts them back, so that the next read returns them.
 static int socket_unread(lua_State *L)
 {
     size_t size;

@@ -22,7 +22,7 @@ int mare__lua_timer(lua_State *L)
     lua_Number first = luaL_checknumber(L, 1), period = luaL_optnumber(L, 2, 0);
     luaL_argcheck(L, first >= 0 && first < 1e9, 1, "a time must not be negative or infinite");
     luaL_argcheck(L, lua_isnoneornil(L, 2) || (period >= 0.001 && period < 1e9), 2,
-                  "a period is a millisecond at least");
+                  "a period is 0.001 seconds or more");
     struct mare__object *timer = mare__alarm_new(
         runtime, mare__now(runtime) + (uint64_t)(first * 1e9), (uint64_t)(period * 1e9));
     if (!timer)

@@ -333,7 +333,7 @@ static int take(lua_State *L)
     return 1;
 }
 
-// tell(stream): wakes one who waits for it, as if something had come.
+// tell(stream): wakes one routine that waits for the stream, as if something had come.
 static int tell(lua_State *L)
 {
     mare__stream_tell(mare__lua_stream(L, 1), MARE__TO_READ);

@@ -19,8 +19,8 @@ struct mare__spawning {
     bool session;                // and a session: no terminal, and not a child's fate
 };
 
-// Starts a program. It has no other descriptors of this one, no signal is blocked or ignored in
-// it. When the program cannot be executed, that is what is returned, and nothing was started.
+// Starts a program. It gets no other descriptors of this one, and begins with no signal blocked or
+// ignored. If it cannot be executed, returns that error, and has started nothing.
 int mare__child_spawn(const struct mare__spawning *spawning, pid_t *pid);
 
 // A descriptor for a child that nobody has waited for yet. If the system has none left, the child

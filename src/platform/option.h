@@ -34,5 +34,5 @@ int mare__option_set(int fd, const struct mare__option *option,
                      const struct mare__option_value *value);
 int mare__option_get(int fd, const struct mare__option *option, struct mare__option_value *value);
 
-// Sets one that is a flag, which there is.
+// Turns on an option that exists and is a flag.
 int mare__option_turn_on(int fd, const char *name);

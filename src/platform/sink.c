@@ -14,6 +14,19 @@
 
 #include "base/alloc.h"
 
+// Whether a file ends in the middle of a line: an earlier run, or an earlier write, was cut off.
+static bool is_torn(const struct mare__sink *sink)
+{
+    char last = '\n';
+    int fd = sink->size > 0 ? open(sink->path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        if (pread(fd, &last, 1, (off_t)sink->size - 1) != 1)
+            last = '\n';
+        close(fd);
+    }
+    return last != '\n';
+}
+
 static int open_file(struct mare__sink *sink)
 {
     struct stat stat;
@@ -25,6 +38,7 @@ static int open_file(struct mare__sink *sink)
     if (sink->fd < 0)
         return errno;
     sink->size = fstat(sink->fd, &stat) == 0 ? (uint64_t)stat.st_size : 0;
+    sink->torn = is_torn(sink);
     return 0;
 }
 

@@ -12,7 +12,7 @@ struct mare__sink {
     unsigned keep;  // how many such files there may be: path.1 is the latest
     int fd;         // -1: not open
     uint64_t size;
-    bool torn; // a line was not written to its end
+    bool torn; // its last line was not written to its end
 };
 
 // Writes a line, in one piece; may block. 0, or an errno value: then it is lost.

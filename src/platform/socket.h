@@ -60,8 +60,8 @@ int mare__socket_family(int fd);
 // This side's address, or the peer's.
 int mare__socket_address(int fd, bool peer, struct mare__address *address);
 
-// What somebody waits for who waits to read from the descriptor, or to write to it: "to read from
-// the stream 127.0.0.1:4000". Never more than MARE__DESCRIBED bytes with the zero at the end.
+// Describes a wait to read from the descriptor, or to write to it: "to read from the stream
+// 127.0.0.1:4000". Never more than MARE__DESCRIBED bytes with the zero at the end.
 enum { MARE__DESCRIBED = 192 };
 void mare__socket_describe(int fd, bool writes, char text[MARE__DESCRIBED]);
 
@@ -93,9 +93,9 @@ int mare__flag_new(void);
 void mare__flag_raise(int fd);
 void mare__flag_lower(int fd);
 
-// Which of them are ready, without waiting; returns how many. To see a peer leave is to be ready
-// when it has closed its end, whatever it sent before, or the connection is lost. Those with a
-// negative descriptor are as they were.
+// Finds out which of them are ready, without waiting. Returns how many. MARE__LOOK_LEAVE: ready
+// means that the peer has closed its end, whatever it sent before, or that the connection is lost.
+// Leaves those with a negative descriptor as they were.
 enum mare__look_for { MARE__LOOK_READ, MARE__LOOK_WRITE, MARE__LOOK_LEAVE };
 struct mare__look {
     int fd;

@@ -23,6 +23,6 @@ int mare__terminal_set(enum mare__terminal_mode mode);
 // may call it.
 void mare__terminal_restore(void);
 
-// Gives a signal back the action that it had, for whoever took it over: what has changed meanwhile
-// is whether a signal that ends the program has a terminal to put back before.
+// Restores the action that a signal had, for code that took the signal over. A signal that ends the
+// program may have to restore the terminal first; whether it must can have changed meanwhile.
 void mare__terminal_give_back(int number, const struct sigaction *before);

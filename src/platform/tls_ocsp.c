@@ -47,7 +47,7 @@ static OCSP_SINGLERESP *by_number(OCSP_BASICRESP *basic, const ASN1_INTEGER *wan
     return NULL;
 }
 
-// The body of a response in DER form; NULL: it is none, or says no more than that there is none.
+// The body of a response in DER form. NULL: it is not a response, or one without a body.
 static OCSP_BASICRESP *body_of(const unsigned char *bytes, size_t size)
 {
     const unsigned char *at = bytes;

@@ -20,7 +20,7 @@ struct key {
     size_t identity_size, size;
 };
 
-// The one that begins there, and where the next begins. False: there is none, or none whole.
+// Reads the key that begins there, and finds where the next begins. False: no whole key is there.
 static bool next_key(const struct mare__tls_rules *rules, size_t *at, struct key *key)
 {
     const unsigned char *all = rules->keys;

@@ -30,8 +30,8 @@ enum { MARE__TO_READ, MARE__TO_WRITE, MARE__WAYS };
 
 struct mare__transport {
     const struct mare__transport_ops *ops;
-    // The last call took something from the transport below, or may have left something here, that
-    // another who waits would have been told of. Only TLS sets these.
+    // The last call took something from the transport below, or may have left something here. So
+    // another routine that waits might miss it, and must look. Only TLS sets these.
     bool moved;
     bool settled; // it has ended the handshake, for which all may wait that want to read or write
     bool dry;     // the last read took all there was, here and below

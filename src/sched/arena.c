@@ -246,7 +246,7 @@ static void set_used(struct mare__arena *arena, size_t bytes)
 // Taken from the account at a time, so that it is seldom asked.
 enum { PORTION = 4096 };
 
-// There is to be so much in use: what is missing is taken from the account.
+// Allows so many bytes in use. What is missing is charged to the account.
 static bool pay(struct mare__arena *arena, size_t use)
 {
     size_t missing = use - arena->allowed, more = missing < PORTION ? PORTION : missing;

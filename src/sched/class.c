@@ -11,7 +11,8 @@
 
 enum { DEPTH = 2 };
 
-// Pushes what is at a place in the module whose name is at an index; nil if there is none.
+// Pushes the value at a place in a module; both the module's name and the place are on the stack,
+// at these indices. Pushes nil if the module has nothing there.
 static void push_at(lua_State *L, int module, int place)
 {
     size_t length;

@@ -199,7 +199,7 @@ static int debug_setlocal(lua_State *L)
     return original(L, MARE__SETLOCAL);
 }
 
-// debug.setupvalue(function, number, value): and so is what they keep.
+// debug.setupvalue(function, number, value): what C functions keep cannot be changed either.
 static int debug_setupvalue(lua_State *L)
 {
     return lua_iscfunction(L, 1) ? 0 : original(L, MARE__SETUPVALUE);

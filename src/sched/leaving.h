@@ -20,7 +20,7 @@ struct mare__leaving {
 // It stands in a message that would leave with the case. False: not enough memory.
 bool mare__leaving_add(struct mare__leaving **leaving, struct mare__reference *ref, uint32_t which);
 
-// The message of the case, the last that was written, is to be written anew: what it added goes.
+// The last message was that of this case, and will be written again: removes what it added.
 void mare__leaving_undo(struct mare__leaving *leaving, uint32_t which);
 
 // It is in no list any more: collected, or received here before its sender was told.

@@ -413,8 +413,12 @@ const char *mare__wait_text(const mare_process_info *row, const mare_process_inf
     if (strcmp(row->waits, "select") == 0) {
         char first[MARE__WAIT_TEXT - 64] = "";
         write_wait(row, row->first, rows, count, first, sizeof first);
-        snprintf(text, MARE__WAIT_TEXT, " in a select of %u cases%s%s", row->cases,
-                 *first ? ", the first:" : "", first);
+        snprintf(text, MARE__WAIT_TEXT, " in a select of %u case%s%s%s", row->cases,
+                 row->cases == 1 ? "" : "s",
+                 !*first           ? ""
+                 : row->cases == 1 ? ":"
+                                   : ", the first:",
+                 first);
     } else if (strcmp(row->waits, "event") == 0) {
         strcpy(text, " for a socket, a file, a timer or a program");
     } else if (strcmp(row->waits, "time") == 0) {

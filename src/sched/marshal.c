@@ -11,7 +11,7 @@
 #include "sched/libraries.h"
 #include "sched/walk.h"
 
-// What is to be written, and how it went.
+// What to write, and how it went.
 struct writing {
     mare_message *message;
     const struct mare__marshalling *how;
@@ -56,7 +56,7 @@ static bool has_callbacks(const struct mare__local *process)
     return process->host || process->finalizes || process->has_c_modules;
 }
 
-// job (light userdata), values -> nothing, or what is to be said of the one that cannot travel
+// job (light userdata), values -> nothing, or a message about the one that cannot travel
 static int write_values(lua_State *L)
 {
     struct writing *job = mare__passed(L, 1);

@@ -6,7 +6,7 @@
 // share, and neither may keep the other from the workers.
 //
 //     waited, new, gave way, on a worker  -> [slot], [queue] --+  its own lines
-//     the same, on a thread that is none  -> [inbox] ----------+
+//     the same, on another thread         -> [inbox] ----------+
 //     used up a slice                     -> [spent] ----------+--> run
 //     new, in a crowd that computes       -> [few], [fresh] ---+  common lines
 //     another worker's queue              -> steal ------------+

@@ -76,7 +76,7 @@ bool mare__pool_next(struct mare__local *process, int *arguments);
 // False: the process shall end, with *status and *results.
 bool mare__pool_back(struct mare__local *process, int *status, int *results);
 
-// The process shall look around: it is to be killed.
+// Wakes the process so that it notices that it has been killed.
 void mare__pool_wake(struct mare__local *process);
 
 // The main routine's wait, which others may end.

@@ -23,8 +23,8 @@ bool mare__runtime_await_that(mare_runtime *runtime, bool (*holds)(void *argumen
 // Wakes those who wait there, so that they look again.
 void mare__runtime_changed(mare_runtime *runtime);
 
-// A thread that is counted in own_threads has nothing more to do with the runtime, which may be
-// gone when this returns; and waits until there is none.
+// The first is for a thread that is counted in own_threads and has finished with the runtime, which
+// may be gone when this returns. The second waits until no such thread is left.
 void mare__runtime_left(mare_runtime *runtime);
 void mare__runtime_await_threads(mare_runtime *runtime);
 

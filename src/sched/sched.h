@@ -528,8 +528,8 @@ static inline void mare__unnoticed(const mare_runtime *runtime)
         atomic_store(runtime->unnoticed, true);
 }
 
-// A message of the runtime's own for the program's log. False: there is none that takes it, so it
-// goes to standard error. Not in a signal handler.
+// Gives a message of the runtime to the program's log. False: no log takes it, so the caller writes
+// it to standard error. Not for signal handlers.
 static inline bool mare__log_try(mare_runtime *runtime, bool warning, const char *message,
                                  const char *traceback)
 {

@@ -175,8 +175,8 @@ int mare__exit(lua_State *L)
     return lua_yield(L, 0);
 }
 
-// Not by system(), which has SIGINT ignored in the whole program meanwhile, and in the end sets it
-// back to what it did before, whoever has begun or ceased to watch for it since.
+// Does not use system(). That ignores SIGINT in the whole program meanwhile. In the end it restores
+// the earlier action, even if a process has begun or ended a watch for SIGINT since.
 static int os_execute(lua_State *L)
 {
     const char *command = luaL_optstring(L, 1, NULL);

@@ -2,9 +2,9 @@
 // Tells of a process that stays in a C function and so holds its worker, while it does: with its
 // name, the function, and the line that called it.
 //
-// The worker's own tick, a signal handler, notices. A hook that it sets is called at the next
-// instruction of Lua code; when that is long in coming there is none, and the thread is in C. If it
-// has used no processor time, it sleeps in a system call; else it computes.
+// The worker's own tick, a signal handler, notices. It sets a hook, which is called at the next
+// instruction of Lua code. If the hook is not called for long, no Lua code runs: the thread is in
+// C. If it has used no processor time, it sleeps in a system call; else it computes.
 #include <stdio.h>
 #include <string.h>
 

@@ -69,7 +69,7 @@ void mare__tell_of(const struct mare__local *process, mare_event_kind kind,
                                                .name = channel ? channel->name : NULL});
 }
 
-// `process` is 0 for a thread that is none.
+// `process` is 0 for a thread that is not a process.
 static void tell_of_send(mare_runtime *runtime, uint64_t process, const mare_channel *channel,
                          mare_message *message)
 {

@@ -7,9 +7,9 @@
 
 #define MARE__COLD __attribute__((cold, noinline))
 
-// The listener is told, if there is one: of what a process does, with or to a channel (may be
-// NULL), with a message on its way. The message to be sent takes the event's number with it; one
-// that was received from no channel is what the end of another process left.
+// Tell the listener, if there is one, what a process does: with a channel (may be NULL), or with a
+// message on its way. A message that is sent carries the number of its event. A message that was
+// received from no channel is about the end of another process.
 MARE__COLD void mare__tell_of(const struct mare__local *process, mare_event_kind kind,
                               const mare_channel *channel);
 MARE__COLD void mare__tell_of_send(const struct mare__local *process, const mare_channel *channel,
@@ -48,8 +48,8 @@ void mare__trace_send_outside(const mare_channel *channel, mare_message *message
 void mare__trace_receive_outside(mare_runtime *runtime, const mare_channel *channel,
                                  const mare_message *message);
 
-// A process is born, starts to run, and ends: the first and the last leave their number in its
-// message, where its first run, and whoever is told of its end, find it.
+// A process is made, starts to run, and ends. The first and the last event leave their number in
+// the process's message. Its first run finds it there, and so do those that hear of its end.
 void mare__trace_spawn(struct mare__local *process);
 void mare__trace_start(struct mare__local *process);
 void mare__trace_end(struct mare__local *process);

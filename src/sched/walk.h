@@ -44,5 +44,5 @@ void mare__walk_init(struct mare__walk *w, lua_State *L, mare_message *message,
 // False: it ended early, for the reason in `err`, or to begin again with anchors.
 bool mare__walk(struct mare__walk *w, int written, int count);
 
-// What is to be said of the value that cannot travel, or of the lack of memory.
+// Pushes a message: which value cannot travel, or that there was no memory.
 void mare__walk_push_refusal(struct mare__walk *w);

@@ -162,7 +162,8 @@ class Evaluation(Repl):
 
     def test_errors_that_are_no_strings(self):
         terminal = self.open()
-        self.assertEqual(terminal.enter('error {}')[0], '(error object is a table value)')
+        self.assertEqual(terminal.enter('error {}')[0], '{}')
+        self.assertEqual(terminal.enter('error {code = 5}')[0], '{code = 5}')
         self.assertEqual(terminal.enter('error()')[0], '(error object is a nil value)')
         self.assertEqual(terminal.enter('error(42)')[0], '42')
         show = 'setmetatable({}, {__tostring = function() return "as text" end})'

@@ -336,7 +336,21 @@ return {
         t.ok(got.err:find("/nosuch/file", 1, true), got.err)
         got = shell.run(shell.mare .. " --trace /dev/full -e 'print(1)'")
         t.eq({got.out, got.code}, {"1\n", 1})
-        t.ok(got.err:find("/dev/full", 1, true), got.err)
+        t.eq(got.err, "mare: /dev/full: not all of the trace could be written: "
+            .. "No space left on device\n")
+        t.in_folder(function(folder)
+            local path = folder .. "/full.svg"
+            t.ok(require "mare.file".symlink("/dev/full", path))
+            got = shell.run(shell.mare .. " --profile " .. path .. " -e 'print(1)'")
+            t.eq({got.out, got.code}, {"1\n", 1})
+            t.eq(got.err, "mare: " .. path .. ": not all of the profile could be written: "
+                .. "No space left on device\n")
+            shell.run(shell.mare .. " --trace " .. folder .. "/trace -e 'print(1)'")
+            got = shell.run(shell.mare .. " trace draw " .. folder .. "/trace --out " .. path)
+            t.eq({got.out, got.code}, {"", 1})
+            t.eq(got.err, "mare: " .. path .. ": not all of the drawing could be written: "
+                .. "No space left on device\n")
+        end)()
     end,
 
     tests_of_users = t.in_folder(function(folder)
@@ -363,7 +377,7 @@ return {
         t.eq(got.code, 1)
         local lines = {}
         for line in got.out:gmatch "[^\n]+" do
-            lines[#lines + 1] = line:gsub("[%d.]+ seconds", "SPAN"):gsub("l %d+,", "l N,")
+            lines[#lines + 1] = line:gsub("[%d.]+ seconds?", "SPAN"):gsub("l %d+,", "l N,")
                 :gsub(" in .*$", "")
         end
         -- Tracebacks have the frames of the test, not those of the runner, and only if they say

@@ -202,15 +202,18 @@ return {
             local _, port = listener:address()
             mare.go(http.serve, listener, function(r)
                 if r.path == "/bad" then error "on purpose" end
+                if r.path == "/worse" then error {code = 5} end
                 return "fine"
             end)
             local base = "http://127.0.0.1:" .. port
             print((http.get(base .. "/bad")))
+            print((http.get(base .. "/worse")))
             print(select(2, http.get(base .. "/good")) == "fine")
             listener:close()
         ]]
-        t.eq({got.out, got.code}, {"500\ntrue\n", 0})
+        t.eq({got.out, got.code}, {"500\n500\ntrue\n", 0})
         t.ok(got.err:find "on purpose", got.err)
+        t.ok(got.err:find("{code = 5}", 1, true), got.err)
     end,
 
     a_header_that_would_break_out_is_an_error = function()

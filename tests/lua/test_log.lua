@@ -225,6 +225,18 @@ TIME error -[?]: an object
         t.eq(#file.list(folder), 3)
     end),
 
+    -- By a full disk, or by the kill of an earlier run.
+    a_line_that_was_cut_off_is_ended = t.in_folder(function(folder)
+        local path = folder .. "/log"
+        t.ok(file.write(path, "cut o"))
+        with({to = path}, function() log.info "whole" end)
+        t.ok(t.ok(file.read(path)):find "^cut o\n%S+ info [^\n]+: whole\n$", file.read(path))
+        t.ok(file.write(path, ("x"):rep(90)))
+        with({to = path, size = 100, keep = 1}, function() log.info "whole" end)
+        t.eq(file.read(path .. ".1"), ("x"):rep(90))
+        t.ok(t.ok(file.read(path)):find "^%S+ info [^\n]+: whole\n$", file.read(path))
+    end),
+
     what_cannot_be_opened_is_said_at_once = function()
         t.fails("noname", log.setup {to = "/nowhere/at/all"})
         t.raises("test_log.lua:%d+: bad argument #1 to 'setup' %(unknown option 'lvl'",

@@ -66,6 +66,10 @@ return {
             mare.select {mare.channel(), mare.channel(), mare.channel()}
         end), "select", line() - 1,
             "^in a select of 3 cases, the first: to receive from channel %d+, made at [^ ]+$")
+        waits_as(mare.spawn(function()
+            mare.select {mare.channel()}
+        end), "select", line() - 1,
+            "^in a select of 1 case: to receive from channel %d+, made at [^ ]+$")
         local row = waits_as(mare.spawn(function()
             mare.select {awaited, mare.channel()}
         end), "select", line() - 1, "^in a select of 2 cases, the first: for the end of process "
@@ -74,7 +78,7 @@ return {
         waits_as(mare.spawn(function()
             mare.select {mare.timer(1e6), mare.channel()}
         end), "select", line() - 1, "^in a select of 2 cases, the first: for a timer$")
-        waits_as(awaited, "time", line() - 16, "time")
+        waits_as(awaited, "time", line() - 20, "time")
     end,
 
     a_lock_is_named_by_its_module_at_the_program_s_line = function()

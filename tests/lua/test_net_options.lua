@@ -37,10 +37,10 @@ return {
         local client = sockets.pair()
         t.raises("invalid option 'colour'", client.option, client, "colour")
         t.raises("boolean expected", client.option, client, "nodelay", 1)
-        t.raises("seconds are not negative", client.option, client, "linger", true, -1)
+        t.raises("seconds cannot be negative", client.option, client, "linger", true, -1)
         t.raises("cannot be set", client.option, client, "error", 1)
         t.raises("number expected", client.option, client, "send_buffer", "much")
-        t.raises("not negative", client.option, client, "send_buffer", -1)
+        t.raises("cannot be negative", client.option, client, "send_buffer", -1)
         t.fails("io", (net.pair()):option "nodelay") -- there is no socket
         client:close()
         t.fails("closed", client:option "nodelay")

@@ -390,7 +390,7 @@ return {
                 local got = shell.run(("%s %s"):format(shell.quote(shell.mare), words))
                 t.eq({got.out, got.code}, {"", code}, got.err)
                 local line = got.err:match "^mare %a+: ([^\n]+)\n$"
-                t.ok(line and line:find(path .. ": it is no file", 1, true), got.err)
+                t.ok(line and line:find(path .. ": it is not a file", 1, true), got.err)
             end
             for _, name in ipairs {"trusted.pem", "home.pem", "home.key"} do
                 local path = here .. "/" .. name

@@ -79,7 +79,7 @@ function cases.what_exec_says(c)
         for _ in c:rows "SELECT * FROM nowhere" do end
     end)
     t.raises("text cannot contain zero bytes: use bytes", c.row, c, "SELECT $1", "a\0b")
-    t.raises("a database has no table", c.row, c, "SELECT $1", {})
+    t.raises("a table cannot be a parameter", c.row, c, "SELECT $1", {})
     t.raises("it contains zero bytes", c.exec, c, "SELECT 1\0")
 end
 

@@ -53,11 +53,11 @@ return {
         for _, name in ipairs {"query", "objects", "row", "object"} do -- at the caller's line
             t.raises("^[^\n]*test_sqlite.lua:%d+: bad argument #1 to '" .. name .. "' %(string",
                 function() return (db[name](db, 5)) end)
-            t.raises("^[^\n]*test_sqlite.lua:%d+: bad argument #2 to '" .. name .. "' %(a database",
+            t.raises("^[^\n]*test_sqlite.lua:%d+: bad argument #2 to '" .. name .. "' %(a function",
                 function() return (db[name](db, "SELECT ?", print)) end)
         end
-        t.raises("bad argument #1 to 'mare.json.encode' %(value%[1%]: a key that is the string "
-            .. "'.-', in a list%)", json.encode, db:query "SELECT * FROM t")
+        t.raises("bad argument #1 to 'mare.json.encode' %(value%[1%]: a list has "
+            .. "the key '.-'%)", json.encode, db:query "SELECT * FROM t")
     end,
 
     what_exec_says = function()
@@ -84,11 +84,11 @@ return {
         t.fails("invalid", db:row("SELECT ?", 1, 2))
         t.fails("invalid", db:query "SELECT 1; SELECT 2")
         t.fails("invalid", db:exec("SELECT ?; SELECT 2", 1))
-        t.raises("parameters in a table have names", db.exec, db, "SELECT 1", {1})
-        t.raises("bad argument #3 to 'row' %(a database has no function%)", db.row, db,
+        t.raises("a table of parameters has names as keys", db.exec, db, "SELECT 1", {1})
+        t.raises("bad argument #3 to 'row' %(a function cannot be a parameter%)", db.row, db,
             "SELECT ?, ?", 1, print)
-        t.raises("bad argument 'a' to 'row' %(a database has no table%)", db.row, db, "SELECT :a",
-            {a = {}})
+        t.raises("bad argument 'a' to 'row' %(a table cannot be a parameter%)", db.row, db,
+            "SELECT :a", {a = {}})
         t.raises("bad argument #1 to 'exec'", db.exec, db)
         t.raises("contains zero bytes", db.exec, db, "SELECT 1\0")
     end,

@@ -172,6 +172,19 @@ return {
         s:stop()
     end,
 
+    a_look_finds_where_it_waits = function()
+        local s = start {}
+        local at
+        t.reaches(function()
+            for _, row in ipairs(mare.processes()) do
+                if row.id == s.process:id() then at = row.at end
+            end
+            return at
+        end)
+        t.ok(at:find "^mare%.supervisor:%d+$", at)
+        s:stop()
+    end,
+
     a_child_that_dies_while_starting = function()
         local events = mare.channel(64)
         local a = talker("a", events)
@@ -182,7 +195,7 @@ return {
         t.eq({start {children = {{id = 1, ready = 100, start = function() end}}}},
             {nil, "child '1' did not start: it ended before it was ready", "died"})
         t.eq({start {children = {{id = 1, ready = 0.001, start = "require 'mare'.sleep(100)"}}}},
-            {nil, "child '1' did not start: not ready after 0.001 seconds", "died"})
+            {nil, "child '1' did not start: not ready after 0.001 s", "died"})
     end,
 
     a_child_that_dies_while_it_is_started_again = function()
@@ -384,13 +397,17 @@ return {
         refused("option 'strategy' must be 'one_for_one'", {strategy = "one"})
         refused("option 'intensity' must be a whole", {intensity = -1})
         refused("option 'period' must be", {period = 0})
-        refused("a child needs 'start'", {children = {{id = 1}}})
+        refused("child '1' needs 'start'", {children = {{id = 1}}})
+        refused("child '2' needs 'start'", {children = {{start = print}, {}}})
         refused("option 'start' must be a function", {children = {{start = 5}}})
         refused("option 'restart' must be", {children = {{start = print, restart = "always"}}})
         refused("option 'shutdown' must be", {children = {{start = print, shutdown = "kill"}}})
         refused("unknown option 'name'", {children = {{start = print, name = "x"}}})
         t.raises("test_supervisor.lua:%d+: bad argument #1 to 'start' %(children%[2%]: a table",
             function() return (supervisor.start {children = {{start = "return"}, print}}) end)
+        t.raises("test_supervisor.lua:%d+: child 'db': .*unexpected symbol", function()
+            return (supervisor.start {children = {{id = "db", start = "return ="}}})
+        end)
         t.raises("a file cannot travel", supervisor.start,
             {children = {{start = print, args = {io.stdout}}}})
         t.eq({start {children = {{id = 1, start = quiet}, {id = 1, start = quiet}}}},

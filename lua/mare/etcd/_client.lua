@@ -173,7 +173,7 @@ local function try(self, endpoint, path, text, how, token, seconds)
     return nil, unanswered(("%s: %s"):format(endpoint, message), code, sent)
 end
 
--- The token of the user; false if there is none, or none is needed; or nil and a failure.
+-- The token of the user; false if no token is needed; or nil and a failure.
 local function authenticate(self, deadline)
     if not self.user then return false end
     if self.token == nil then

@@ -13,8 +13,7 @@ local server_options = checks.set("idle_time", "message_time", "write_time", "le
     "failed", "end_time", "log", "methods", "targets", "cancel", "processes", "http2")
 
 local function on_error(err)
-    return debug.traceback(type(err) == "string" and err or
-        ("(error object is a %s value)"):format(type(err)), 2)
+    return debug.traceback(type(err) == "string" and err or require "mare._show"(err), 2)
 end
 
 local printed_at, unprinted = -math.huge, 0

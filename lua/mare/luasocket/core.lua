@@ -175,7 +175,7 @@ function core.udp6() return make(new_udp, "udp{unconnected}", "inet6", "dgram") 
 
 -- ---- Select -------------------------------------------------------------------------------------
 
--- The descriptor of something that is none of our objects but behaves like one; nil: it has none.
+-- The descriptor of an object that is not ours but behaves like one of ours; nil if it has none.
 local function descriptor_of(thing)
     local getfd = thing.getfd
     local fd = getfd and tonumber((getfd(thing)))
