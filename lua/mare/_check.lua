@@ -94,6 +94,14 @@ function check.blame(message)
     error(frame and ("%s:%d: %s"):format(frame.short_src, frame.currentline, message) or message, 0)
 end
 
+--- Raises an error unless a method got an object of its class: a dot was written for the colon. It
+--- names the program's line.
+function check.self(name, value, class)
+    if getmetatable(value) == class then return end
+    check.blame(("calling '%s' on bad self (%s expected, got %s; methods are called with a colon)")
+        :format(name, class.__name, value == nil and "no value" or type(value)))
+end
+
 --- Calls a C function with the value that a program gave as argument `index` of `name`. If the C
 --- function refuses it, the error names the program's line: the level is as above.
 function check.pass(name, index, level, f, ...)

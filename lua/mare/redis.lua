@@ -221,11 +221,13 @@ local function call(self, timeout, ...)
 end
 
 function methods:call(...)
+    check.self("call", self, Connection)
     check_command(2, ...)
     return call(self, nil, ...)
 end
 
 function methods:callwithin(timeout, ...)
+    check.self("callwithin", self, Connection)
     check_command(2, ...)
     return call(self, timeout, ...)
 end
@@ -243,6 +245,7 @@ end
 
 --- Sends many commands at once, and returns their answers in order.
 function methods:pipeline(commands, timeout)
+    check.self("pipeline", self, Connection)
     check.argument("pipeline", commands, 1, "table")
     if #commands == 0 then return {n = 0} end
     return exchange(self, timeout, encode_all(commands), #commands)
@@ -292,6 +295,7 @@ end
 --- f(tx, r) collects commands in tx, which are then run together; with `watch`, only if those keys
 --- have not changed since f began. Nobody else has the connection until the end.
 function methods:transaction(f, options)
+    check.self("transaction", self, Connection)
     check.argument("transaction", f, 1, "function")
     options = options or {}
     check.options("transaction", options, 2, TRANSACTION)
@@ -316,6 +320,7 @@ end
 
 --- Runs a script in the server, which keeps it: it is sent once.
 function methods:eval(script, keys, arguments, timeout)
+    check.self("eval", self, Connection)
     check.argument("eval", script, 1, "string")
     keys, arguments = keys or {}, arguments or {}
     local deadline = deadline_of(self._options, timeout)
@@ -350,6 +355,7 @@ function Connection.__index(_, name)
     local method = methods[name]
     if method or type(name) ~= "string" or name:find "^_" then return method end
     return function(self, ...)
+        check.self(name, self, Connection)
         check_command(2, name, ...)
         return call(self, nil, name:upper(), ...)
     end
@@ -416,6 +422,7 @@ end
 
 --- Listens to channels, and to patterns, over a connection of its own.
 function methods:subscribe(options, timeout)
+    check.self("subscribe", self, Connection)
     if type(options) == "string" then options = {options} end
     check.argument("subscribe", options, 1, "table")
     if #options == 0 and #(options.patterns or {}) == 0 then

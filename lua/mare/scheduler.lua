@@ -8,7 +8,8 @@
 --                         ^----- the next event may come -----------+
 --
 -- At most one event of a source is in this line; further events wait in the source. If a program
--- registers sources and never calls step, a loop runs by itself.
+-- never asks for what is ready (step, loop, wait_for_events, get_ready_object), a loop runs by
+-- itself.
 local mare, check = require "mare", require "mare._check".argument
 local observer = require "mare.observer"
 
@@ -18,7 +19,7 @@ local last_id = 0
 local objects = setmetatable({}, {__mode = "v"}) -- by identifier, while something refers to them
 local ready, first, last = {}, 1, 0              -- the line
 local running = 0                 -- handlers that have begun and not ended
-local stops, driven = 0, false    -- calls of stop; whether the program has called step or loop
+local stops, driven = 0, false    -- calls of stop; whether the program drives its own loop
 local eye                         -- the observer of this process
 
 --- The most seconds for which all polled sources together may hold up the process.
@@ -28,6 +29,15 @@ scheduler.poll_time = 0.01
 scheduler.room = 64
 
 local function tell_change() eye:_tell() end
+
+-- The program drives its own loop from now on. The one that runs by itself ends, and takes nothing.
+local function drive()
+    if driven then return end
+    driven = true
+    tell_change()
+end
+
+local run_by_itself
 
 -- ---- The pool: objects --------------------------------------------------------------------------
 
@@ -57,8 +67,10 @@ function scheduler.find_object(id) return objects[id] end
 
 --- Puts an object at the end of the ready line. False: it is there already.
 function scheduler.make_ready(object)
+    mare._needs_routines "make_ready"
     check("make_ready", object, 1, "table")
     if objects[object.id] ~= object or object.stage then return false end
+    run_by_itself()
     enqueue(object)
     return true
 end
@@ -108,6 +120,7 @@ local function take(seconds, goes_on)
     if first > last then
         local _, message, code = await(deadline_of(seconds), goes_on)
         if code then return nil, message, code end
+        if not goes_on() then return nil end -- what is in the line is for somebody else
     end
     if first <= last then eye:_poll_if_due() end
     return dequeue()
@@ -123,6 +136,7 @@ end
 --- identifiers of the handler objects, in the order of the line (the `source` of one tells whose
 --- event it handles); or nil, message, "cancelled", as do the other functions that wait.
 function scheduler.wait_for_events(seconds)
+    drive()
     if first > last then
         local _, message, code = await(deadline_of(seconds), until_stopped())
         if code then return nil, message, code end
@@ -134,7 +148,10 @@ end
 
 --- The first ready object. If there is none, asks the observer, for at most so many seconds. nil:
 --- none.
-function scheduler.get_ready_object(seconds) return take(seconds, until_stopped()) end
+function scheduler.get_ready_object(seconds)
+    drive()
+    return take(seconds, until_stopped())
+end
 
 -- ---- The scheduler ------------------------------------------------------------------------------
 
@@ -213,7 +230,7 @@ end
 --- was one.
 function scheduler.step(seconds)
     mare._needs_routines "step"
-    driven = true
+    drive()
     return turn(seconds, until_stopped())
 end
 
@@ -221,7 +238,7 @@ end
 --- true.
 function scheduler.loop()
     mare._needs_routines "loop"
-    driven = true
+    drive()
     return serve(until_stopped())
 end
 
@@ -237,6 +254,10 @@ local free
 local function serve_for_free()
     serve(function() return not driven end)
     free = nil
+end
+
+function run_by_itself()
+    if not driven and not free then free = mare.go(serve_for_free) end
 end
 
 -- ---- Sources ------------------------------------------------------------------------------------
@@ -256,7 +277,7 @@ function scheduler.register_source(source, handler, whenended)
     if whenended ~= nil then check("register_source", whenended, 3, "function") end
     local record = {id = next_id(), handler = handler, ended = whenended}
     eye:_begin(source, record)
-    if not driven and not free then free = mare.go(serve_for_free) end
+    run_by_itself()
     return record.id
 end
 

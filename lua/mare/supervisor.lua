@@ -436,7 +436,7 @@ function supervisor.run(options)
     return (self:serve())
 end
 
-local Handle = {}
+local Handle = {__name = "supervisor"}
 Handle.__index = Handle
 Handle.__travel = function(self)
     return "mare.supervisor", {process = self.process, requests = self.requests}
@@ -482,6 +482,7 @@ function supervisor.start(options)
 end
 
 local function ask(self, timeout, what, argument)
+    checks.self(what, self, Handle)
     local deadline, reply = checks.deadline(what, timeout, argument and 3 or 2), mare.channel(1)
     local ok, message, code = taken(what, pcall(self.requests.sendwithin, self.requests, deadline,
         what, reply, argument))
@@ -501,7 +502,8 @@ function Handle:find(id, timeout) return ask(self, timeout, "find", id) end
 
 --- Starts one more child, the last. Returns its process and its id.
 function Handle:add(child, timeout)
-    return ask(self, timeout, "add", checked_child("add", 2, child, 4, "new"))
+    checks.self("add", self, Handle)
+    return ask(self, timeout, "add", checked_child("add", 1, child, 4, "new"))
 end
 
 --- Ends a child and forgets it.
@@ -512,6 +514,7 @@ function Handle:restart(id, timeout) return ask(self, timeout, "restart", id) en
 
 --- Ends its children, the last first, and then itself.
 function Handle:stop(timeout)
+    checks.self("stop", self, Handle)
     local deadline = checks.deadline("stop", timeout, 2)
     local ok, message, code = ask(self, deadline, "stop")
     if not ok then return nil, message, code end
@@ -519,6 +522,9 @@ function Handle:stop(timeout)
 end
 
 --- Waits for its end, as of a process: it gives up when it has to restart children too often.
-function Handle:join(timeout) return self.process:join(timeout) end
+function Handle:join(timeout)
+    checks.self("join", self, Handle)
+    return self.process:join(timeout)
+end
 
 return supervisor

@@ -219,8 +219,8 @@ static bool bind_in_order(struct mare__sqlite_job *job, sqlite3_stmt *stmt)
     const char *at = job->values.at;
     if (wanted != job->count) {
         char why[96];
-        snprintf(why, sizeof why, "the statement has %d parameters, and %d values were given",
-                 wanted, job->count);
+        snprintf(why, sizeof why, "the statement takes %d value%s, and got %d", wanted,
+                 wanted == 1 ? "" : "s", job->count);
         return refuse(job, MARE_INVALID, why);
     }
     for (int i = 1; i <= wanted; i++)

@@ -240,6 +240,16 @@ static bool has_travel(lua_State *L)
     return true;
 }
 
+// An object of a class that is nowhere to be found, by the name of its type if it has one. That
+// stays on the stack.
+static const char *refusal_of_object(lua_State *L)
+{
+    bool named = luaL_getmetafield(L, -1, "__name") == LUA_TSTRING;
+    return lua_pushfstring(
+        L, "a table%s%s%s with a metatable that is in no loaded module and has no __travel",
+        named ? " (" : "", named ? lua_tostring(L, -1) : "", named ? ")" : "");
+}
+
 static bool begin_table(struct mare__walk *w)
 {
     lua_State *L = w->L;
@@ -267,8 +277,7 @@ static bool begin_table(struct mare__walk *w)
     if (meta && mare__class_of(L))
         return begin_object(w);
     if (meta)
-        return fail(w, MARE_BADMSG,
-                    "a table with a metatable that is in no loaded module and has no __travel");
+        return fail(w, MARE_BADMSG, refusal_of_object(L));
     mare__seen_add(&w->seen, NULL, w->numbered++, 0);
     if (!push_frame(w, ARRAY, MARE__PACK_TABLE))
         return false;

@@ -484,6 +484,19 @@ return {
         end, "nothing is left")
     end,
 
+    -- A user writes r.get("k") for r:get("k").
+    a_dot_in_the_place_of_a_colon_is_told_of = function()
+        local path, over = with_answers(greet_as_of_old)
+        local _ <close> = over
+        local r <close> = connect(path)
+        for _, name in ipairs {"get", "call", "callwithin", "pipeline", "transaction", "eval",
+                "subscribe"} do
+            t.raises("^[^:]*test_redis.lua:%d+: calling '" .. name .. "' on bad self "
+                .. "%(redis.connection expected, got string; methods are called with a colon%)",
+                function() r[name]("k", 1) end)
+        end
+    end,
+
     wrong_options_are_refused = function()
         t.raises("option 'port' must be an integer", function() redis.connect {port = "6379"} end)
         t.raises("option 'database' must be", function() redis.connect {database = -1} end)

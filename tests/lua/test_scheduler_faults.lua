@@ -281,7 +281,6 @@ return {
 
     one_event_of_a_source_is_in_line_and_its_maker_waits = function()
         t.eq(logged(function(scheduler, log)
-            scheduler.step(0) -- so that nobody else drives it
             local c, sent = mare.channel(), 0
             local id = scheduler.register_source(c, log)
             mare.go(function() for i = 1, 5 do c:send(i) sent = i end end):detach()
@@ -299,6 +298,47 @@ return {
             log(sent)
             scheduler.stop()
         end), {"2 true true", "1 true", "1", "2"})
+    end,
+
+    -- The program waits, takes and runs by itself; or lets the loop that runs by itself begin, and
+    -- then takes over.
+    who_asks_for_what_is_ready_drives_the_loop = function()
+        local function take_two(asks)
+            return logged(function(scheduler, log, seconds, asks_first)
+                local c = mare.channel()
+                scheduler.register_source(c, log)
+                mare.go(function() for i = 1, 3 do c:send(i) end end):detach()
+                if asks_first then log(#scheduler.wait_for_events(seconds)) end
+                local o = scheduler.get_ready_object(seconds)
+                for _ = 1, 100 do mare.yield() end -- nobody takes the next one
+                scheduler.run(o)
+                log(#scheduler.wait_for_events(seconds))
+            end, patience, asks)
+        end
+        t.eq(take_two(true), {"1", "1", "1"})
+        t.eq(take_two(false), {"1", "1"})
+        t.eq(logged(function(scheduler, log)
+            local c = mare.channel()
+            scheduler.register_source(c, log)
+            c:send "for free"
+            for _ = 1, 100 do mare.yield() end
+            log(#scheduler.wait_for_events(0))
+            c:send "driven"
+            for _ = 1, 100 do mare.yield() end
+            log "not yet"
+            scheduler.step(0)
+        end), {"for free", "0", "not yet", "driven"})
+    end,
+
+    an_object_that_is_ready_runs_in_a_program_without_a_loop = function()
+        local got = shell.lua [[
+            local scheduler = require "mare.scheduler"
+            scheduler.make_ready(scheduler.create_object(function(word)
+                require "mare".yield()
+                print(word)
+            end, "ran"))
+        ]]
+        t.eq({got.out, got.err}, {"ran\n", ""})
     end,
 
     polled_and_other_sources_do_not_starve_each_other = function()

@@ -81,6 +81,8 @@ return {
         t.fails("invalid", db:row("SELECT :a", {a = 1, b = 2}))
         t.fails("invalid", db:row("SELECT ?", {a = 1}))
         t.fails("invalid", db:row "SELECT ?")
+        t.eq((select(2, db:row "SELECT ?")), "the statement takes 1 value, and got 0")
+        t.eq((select(2, db:row("SELECT ?, ?", 1))), "the statement takes 2 values, and got 1")
         t.fails("invalid", db:row("SELECT ?", 1, 2))
         t.fails("invalid", db:query "SELECT 1; SELECT 2")
         t.fails("invalid", db:exec("SELECT ?; SELECT 2", 1))

@@ -413,8 +413,13 @@ return {
         t.eq({start {children = {{id = 1, start = quiet}, {id = 1, start = quiet}}}},
             {nil, "there is a child '1' already", "exists"})
         local s = start {}
-        t.raises("test_supervisor.lua:%d+: bad argument #2 to 'add' %(unknown option 'x'",
+        t.raises("test_supervisor.lua:%d+: bad argument #1 to 'add' %(unknown option 'x'",
             function() s:add {start = print, x = 1} end)
+        for _, name in ipairs {"children", "find", "add", "remove", "restart", "stop", "join"} do
+            t.raises("test_supervisor.lua:%d+: calling '" .. name .. "' on bad self %(supervisor "
+                .. "expected, got no value; methods are called with a colon%)$",
+                function() s[name]() end)
+        end
         s:stop()
     end,
 }

@@ -172,10 +172,11 @@ return {
             local Circle = setmetatable({}, {__index = Shape})
             Circle.__index = Circle
             function Circle:kind() return "circle " .. self.r end
-            local Hidden = {__index = Shape}
+            local Hidden, Named = {__index = Shape}, {__name = "shapes.named"}
             shapes.Shape, shapes.round = Shape, {Circle = Circle}
             function shapes.circle(r) return setmetatable({r = r}, Circle) end
             function shapes.hidden() return setmetatable({}, Hidden) end
+            function shapes.named() return setmetatable({}, Named) end
             function shapes.new(n) return setmetatable({n = n}, shapes) end
             function shapes:twice() return self.n * 2 end
             return shapes
@@ -193,6 +194,8 @@ return {
             {"shape circle 71", 1})
         refused("arg 1, field 'h': a table with a metatable that is in no loaded module",
             {h = shapes.hidden()})
+        refused("^arg 1, index 1: a table %(shapes.named%) with a metatable that is in no loaded "
+            .. "module and has no __travel cannot travel$", {shapes.named()})
         local channel = mare.channel(2)
         channel:send(shapes.circle(1), {shapes.circle(2)}) -- a mixed table with handles beside it
         t.ok(channel:receive())
