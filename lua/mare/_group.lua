@@ -4,7 +4,7 @@
 -- has passed. Then it carries out their effects in order. So what must be kept is on the disk
 -- before anybody hears of it.
 --
---     other members ──▶ inbox ──┐                  ┌──▶ queue of each member ──▶ its inbox
+--     other members ──▶ inbox ──┐                  ┌──▶ outbox of each member ─▶ its inbox
 --     processes here ─▶ requests ├──▶ step ──▶ act ─┼──▶ disk
 --     the time ──────────────────┘                  └──▶ who waits for a lock, or has one
 --
@@ -15,10 +15,13 @@
 local mare, party, state = require "mare", require "mare._party", require "mare._group_state"
 local base, elections = require "mare._group_host", require "mare._group_election"
 local race, members = require "mare._group_race", require "mare._group_members"
-local timers, superpeers = require "mare._group_timers", require "mare._group_superpeers"
+local outbox, timers = require "mare._group_outbox", require "mare._group_timers"
+local superpeers = require "mare._group_superpeers"
 
-local QUEUE, PATIENCE = 256, 1 -- messages for a member that may be away; seconds to send one
+local QUEUE = 256 -- messages from other members that wait here
+local PATIENCE = 1 -- seconds to tell a stranger
 local TIMERS = 8 -- of a machine, at most
+local DIGITS = {[0] = "0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 "} -- a timer's key: and its lock
 local IDLE = 256 -- locks that are kept although nobody wants them any more
 local FORGETS = {majority = true, central = true, ricart = true}
 local STRANGERS = 100 -- members with other settings that are remembered
@@ -34,40 +37,28 @@ local function now_us() return math.floor(mare.now() * 1e6) end
 
 -- ---- To others ----------------------------------------------------------------------------------
 
--- What cannot be sent now is lost: machines ask again. What is still queued from an earlier
--- generation is sent with that generation's digest.
-local function deliver(self, queue, address, digest)
-    local channel
-    for kind, lock, epoch, data in queue:messages() do
-        channel = channel or mare.find(address, PATIENCE)
-        if channel and not channel:sendwithin(PATIENCE, self.here, digest, kind, lock, epoch,
-            data) then
-            channel = nil
-        end
-    end
-end
-
--- The lease has a queue of its own: all locks need it, so many of their messages must not delay it.
+-- The lease has an outbox of its own: all locks need it, so many of their messages must not delay
+-- it.
 local function post(self, peer, effect)
     local kind = not effect.lock and "lease" or self.races[effect.lock] and "race"
         or self.superpeers[effect.lock] and "superpeer" or "lock"
-    local queue = effect.lock and self.queues[peer] or self.leases[peer]
-    queue:trysend(kind, effect.lock, effect.epoch, effect.data)
+    local box = effect.lock and self.outboxes[peer] or self.leases[peer]
+    box:send(kind, effect.lock, effect.epoch, effect.data)
 end
 
 --- Says something to one other member, or to all, without a machine.
-function host:tell_one(peer, kind, name, data) self.queues[peer]:trysend(kind, name, 0, data) end
+function host:tell_one(peer, kind, name, data) self.outboxes[peer]:send(kind, name, 0, data) end
 
 function host:tell_all(...)
-    for peer in pairs(self.queues) do self:tell_one(peer, ...) end
+    for peer in pairs(self.outboxes) do self:tell_one(peer, ...) end
 end
 
--- Whether messages wait unsent in a queue: then nothing is repeated.
+-- Whether messages to all others wait unsent: then nothing is repeated.
 local function is_busy(self)
-    for _, queue in pairs(self.queues) do
-        if #queue <= QUEUE // 2 then return false end
+    for _, box in pairs(self.outboxes) do
+        if not box:busy() then return false end
     end
-    return next(self.queues) ~= nil
+    return next(self.outboxes) ~= nil
 end
 
 -- ---- Effects ------------------------------------------------------------------------------------
@@ -90,21 +81,19 @@ end
 function acts.send(self, effect) post(self, effect.peer, effect) end
 
 function acts.broadcast(self, effect)
-    for peer in pairs(self.queues) do post(self, peer, effect) end
+    for peer in pairs(self.outboxes) do post(self, peer, effect) end
 end
 
-local function timer_of(effect) return ("%d %s"):format(effect.timer, effect.lock or "") end
+-- Timers of locks are apart: of those, only one is taken at a time.
+local function timers_of(self, effect) return effect.lock and self.retries or self.timers end
+
+local function timer_of(effect) return DIGITS[effect.timer] .. (effect.lock or "") end
 
 acts["set-timer"] = function(self, effect)
-    local due = now_us() + effect.number
-    if effect.lock then return self.retries:set(timer_of(effect), due, effect) end
-    self.timers[timer_of(effect)] = {due = due, effect = effect}
+    timers_of(self, effect):set(timer_of(effect), now_us() + effect.number, effect)
 end
 
-acts["cancel-timer"] = function(self, effect)
-    if effect.lock then return self.retries:cancel(timer_of(effect)) end
-    self.timers[timer_of(effect)] = nil
-end
+acts["cancel-timer"] = function(self, effect) timers_of(self, effect):cancel(timer_of(effect)) end
 
 function acts.elected(self, effect)
     if superpeers.elected(self, effect.lock, effect.peer) then return end
@@ -298,9 +287,9 @@ end
 --- This member leads: tells the others, again and again.
 function host:announce(name, election)
     if election.leader ~= self.here then return end
-    for _, queue in pairs(self.queues) do queue:trysend("leader", name, election.epoch, "") end
-    self.timers["leader " .. name] = {due = now_us() + AGAIN_US,
-        run = function() self:announce(name, election) end}
+    for _, box in pairs(self.outboxes) do box:send("leader", name, election.epoch, "") end
+    self.timers:set("leader " .. name, now_us() + AGAIN_US,
+        function() self:announce(name, election) end)
 end
 
 --- Nothing to do: leaders announce themselves, see `announce`.
@@ -324,7 +313,7 @@ function host:unchange_for(process) members.ended(self, process) end
 
 --- This member leads no more, and tells the others. Those who do not hear it notice the silence.
 function host:retire(name, epoch)
-    for _, queue in pairs(self.queues) do queue:trysend("leader", name, epoch, "no more") end
+    for _, box in pairs(self.outboxes) do box:send("leader", name, epoch, "no more") end
 end
 
 -- Another member leads, it says. A member that is down does not lead, whatever it has said; nor
@@ -332,11 +321,12 @@ end
 local function hear_leader(self, from, name, epoch, word)
     local leads = word == "" and self:epoch() and not self.member:_down(self.numbers[from])
     if word == "" and not leads then return end
-    self.timers["silence " .. name] = leads and {due = now_us() + SILENCE_US,
-        run = function() elections.drop(self, name, epoch) end} or nil
     if leads then
+        self.timers:set("silence " .. name, now_us() + SILENCE_US,
+            function() elections.drop(self, name, epoch) end)
         elections.hear(self, from, name, epoch)
     else
+        self.timers:cancel("silence " .. name)
         elections.drop(self, name, epoch)
     end
 end
@@ -447,22 +437,16 @@ end
 function host:pass_time()
     pass_time_of_locks(self)
     while true do
-        local first
-        for key, timer in pairs(self.timers) do
-            if not first or timer.due < self.timers[first].due then first = key end
-        end
-        local now = now_us()
-        if not first or self.timers[first].due > now then
-            local due = math.min(first and self.timers[first].due or math.huge,
-                self.retries:next() or math.huge)
+        local due, now = self.timers:next() or math.huge, now_us()
+        if due > now then
+            due = math.min(due, self.retries:next() or math.huge)
             return math.max(0, math.min(due - now, 60e6)) / 1e6
         end
-        local timer = self.timers[first]
-        self.timers[first] = nil
-        if timer.run then
-            timer.run()
+        local item = self.timers:take()
+        if type(item) == "function" then
+            item()
         else
-            self:step(nil, "timer", nil, timer.effect.timer)
+            self:step(nil, "timer", nil, item.timer)
         end
     end
 end
@@ -475,28 +459,27 @@ end
 local function run(self)
     self:begin()
     members.try(self)
+    local cases = {self.inbox, self.requests}
     while not self.over do
-        heard(self, mare.select({self.inbox, self.requests}, self:pass_time()))
+        heard(self, mare.select(cases, self:pass_time()))
         self:tidy()
     end
 end
 
 -- ---- Its life -----------------------------------------------------------------------------------
 
---- Makes queues to the other members of this generation.
+--- Makes outboxes to the other members of this generation.
 function host:connect()
-    for _, queues in ipairs {self.queues, self.leases} do
-        for _, queue in pairs(queues) do queue:close() end
+    for _, boxes in ipairs {self.outboxes, self.leases} do
+        for _, box in pairs(boxes) do box:close() end
     end
-    self.queues, self.leases, self.numbers = {}, {}, {}
+    self.outboxes, self.leases, self.numbers = {}, {}, {}
     for i, name in ipairs(self.names) do
         self.numbers[name] = i
         if name ~= self.here then
-            self.queues[i], self.leases[i] = mare.channel(QUEUE), mare.channel(QUEUE)
-            for _, queue in ipairs {self.queues[i], self.leases[i]} do
-                mare.go(deliver, self, queue, ("%s@%s"):format(self.settings.inbox, name),
-                    self.digest):detach()
-            end
+            local address = ("%s@%s"):format(self.settings.inbox, name)
+            self.outboxes[i] = outbox.new(address, self.here, self.digest)
+            self.leases[i] = outbox.new(address, self.here, self.digest)
         end
     end
 end
@@ -544,7 +527,7 @@ function host:rebuild(why)
         if not lock.line[1] then self.locks[name] = nil end
     end
     elections.forget(self)
-    self.timers, self.retries = {members = self.timers.members}, timers.new()
+    self.timers, self.retries = self.timers:only "members", timers.new()
     self.oldest, self.first, self.last = {}, 1, 0
     furnish(self)
     for name, lock in pairs(self.locks) do
@@ -567,8 +550,8 @@ local function make(settings, channel, inbox)
     end
     local self = setmetatable(base.fields(settings, channel, inbox), host)
     self.folder, self.kept, self.more = settings.folder, settings.kept, settings.more
-    self.timers, self.retries, self.pending = {}, timers.new(), {}
-    self.queues, self.leases = {}, {}
+    self.timers, self.retries, self.pending = timers.new(), timers.new(), {}
+    self.outboxes, self.leases = {}, {}
     self.oldest, self.first, self.last = {}, 1, 0
     self.races, self.disputes, self.algorithms = {}, {}, settings.algorithms
     self.notes = {}

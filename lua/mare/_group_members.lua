@@ -155,16 +155,16 @@ local function keep(self, agreement)
 end
 
 local function wake(self)
-    if self.timers.members then return end
-    self.timers.members = {due = math.floor(mare.now() * 1e6) + TICK_US,
-        run = function() members.tick(self) end}
+    if self.timers:has "members" then return end
+    self.timers:set("members", math.floor(mare.now() * 1e6) + TICK_US,
+        function() members.tick(self) end)
 end
 
 --- Begins the agreement of this generation, with what was kept of it.
 function members.begin_agreement(self)
     local io = {}
     function io.send(name, what, ballot, a, b)
-        self.queues[self.numbers[name]]:trysend("agree", what, ballot,
+        self.outboxes[self.numbers[name]]:send("agree", what, ballot,
             party._pack {a or false, b or false})
     end
     function io.keep(agreement) keep(self, agreement) end

@@ -11,9 +11,10 @@
 -- that comes twice is applied once. So nothing acknowledged is lost, and nothing is done twice.
 local mare, party = require "mare", require "mare._party"
 local group, log, disk = require "mare.group", require "mare._group_log", require "mare._group_disk"
-local group_state, show = require "mare._group_state", require "mare._show"
+local group_state, outbox = require "mare._group_state", require "mare._group_outbox"
+local show = require "mare._show"
 
-local QUEUE, PATIENCE, TICK = 256, 1, 0.1 -- seconds
+local QUEUE, TICK = 256, 0.1 -- seconds
 local MOST, FLYING = 200, 32 -- values in a bundle; bundles on their way
 local BYTES = 1 << 18 -- bytes of several values in a bundle
 local FLYING_BYTES, WAITING_BYTES = 1 << 22, 1 << 24 -- bytes on their way; bytes that wait
@@ -29,37 +30,25 @@ host.__index = host
 -- ---- To others ----------------------------------------------------------------------------------
 
 -- What cannot be sent now is lost: it is repeated later.
-local function deliver(self, queue, address, digest)
-    local channel
-    for what, epoch, a, b, c, d, e in queue:messages() do
-        channel = channel or mare.find(address, PATIENCE)
-        if channel and not channel:sendwithin(PATIENCE, self.here, digest, what, epoch, a, b, c,
-            d, e) then
-            channel = nil
-        end
-    end
-end
-
 function host:send(peer, ...)
-    if self.queues[peer] then self.queues[peer]:trysend(...) end
+    if self.outboxes[peer] then self.outboxes[peer]:send(...) end
 end
 
 -- Whether messages to this member wait unsent.
-function host:is_busy(peer) return self.queues[peer] and #self.queues[peer] > 0 or false end
+function host:is_busy(peer) return self.outboxes[peer] and self.outboxes[peer].waiting > 0 end
 
 -- Sets the members: `names` by their numbers. A member keeps its number as long as it is in.
 local function set_members(self, settings)
-    for _, queue in pairs(self.queues) do queue:close() end
-    self.queues, self.numbers, self.names = {}, {}, {}
+    for _, box in pairs(self.outboxes) do box:close() end
+    self.outboxes, self.numbers, self.names = {}, {}, {}
     self.digest, self.generation = settings.digest, settings.generation
     for slot, name in ipairs(settings.former or settings.names) do self.names[slot] = name end
     for i, name in ipairs(settings.names) do
         local slot = settings.slots and settings.slots[i] or i
         self.numbers[name] = slot
         if name ~= self.here then
-            self.queues[slot] = mare.channel(QUEUE)
-            mare.go(deliver, self, self.queues[slot], ("%s@%s"):format(self.address, name),
-                self.digest):detach()
+            self.outboxes[slot] = outbox.new(("%s@%s"):format(self.address, name), self.here,
+                self.digest)
         end
     end
 end
@@ -476,7 +465,7 @@ end
 
 local function make(settings, channel, inbox, kept, state, change)
     local self = setmetatable({here = settings.here, address = settings.inbox, requests = channel,
-        inbox = inbox, queues = {}, state = state, change = change, news = mare.channel(QUEUE),
+        inbox = inbox, outboxes = {}, state = state, change = change, news = mare.channel(QUEUE),
         folder = settings.folder, seen = {}, appended = {}, waiting = {}, flying = {}, last = 0,
         count = 0, waiting_bytes = 0, flying_bytes = 0, told = {count = 0, [0] = 0},
         life = kept.life, applied = kept.base, receivers = {}, joining = {}, disk = settings.disk,

@@ -55,8 +55,8 @@ local function look_at_places(host)
         for _, one in ipairs(node.list() or {}) do known[one.name] = one.place end
         superpeers.lay_out(host, known)
     end):detach()
-    host.timers.places = {due = math.floor(mare.now() * 1e6) + EVERY_US,
-        run = function() look_at_places(host) end}
+    host.timers:set("places", math.floor(mare.now() * 1e6) + EVERY_US,
+        function() look_at_places(host) end)
 end
 
 -- ---- Machines -----------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ function superpeers.begin(host, key)
     if known or not algorithm then return known end
     known = {waiting = {}}
     host.superpeers[key] = known
-    if not host.timers.places then look_at_places(host) end
+    if not host.timers:has "places" then look_at_places(host) end
     host:add(key, algorithm, nil, count)
     return known
 end

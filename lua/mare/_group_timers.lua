@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Timers of many locks: a heap with the next one on top. A timer that was cancelled or set anew
+-- Timers: a heap with the next one on top. A timer that was cancelled or set anew
 -- stays in the heap until its time comes, and is ignored then.
 local timers = {}
 timers.__index = timers
@@ -19,6 +19,15 @@ function timers:set(key, due, item)
 end
 
 function timers:cancel(key) self.known[key] = nil end
+
+function timers:has(key) return self.known[key] ~= nil end
+
+--- New timers, with this one of those here if it is set.
+function timers:only(key)
+    local new, one = timers.new(), self.known[key]
+    if one then new:set(key, one.due, one.item) end
+    return new
+end
 
 -- Puts the last one in the place of the first, and lets it sink to where it belongs.
 local function remove_first(heap)

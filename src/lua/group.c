@@ -19,6 +19,7 @@
 #define BOUND_AT 32   // the place of the bound in saved bytes: after the head of each SAVE
 #define REST_US 10000 // for which a token rests with a member that does not want it
 #define GOSSIP_US 500000
+#define FIELDS 8           // of an effect, usually
 #define DIMENSIONS 3       // of network coordinates
 #define SUPERPEERS_MOST 32 // by tokens: what one message has room for
 
@@ -124,7 +125,7 @@ static void carry(void *context, mare__tenant *tenant, const mare_coord_effect *
             data = party->kept[machine->kind];
     }
     luaL_checkstack(L, 4, NULL);
-    lua_newtable(L);
+    lua_createtable(L, 0, FIELDS);
     set_text(L, "what", mare_coord_effect_name(effect->kind));
     if (machine)
         push_machine(L, machine);
