@@ -185,13 +185,16 @@ local function life(seed, share, left, generation, body)
         return odd.x, -odd, odd == setmetatable({}, getmetatable(odd))
     end
     operations.messages = function() -- nobody waits for its end
+        local detached = false -- a hook may fail before it is
         local r = mare.go(function(channel)
+            if not detached then return end
             for value in channel:messages() do
                 use(value)
                 callback()
             end
         end, one_of(share))
         r:detach()
+        detached = true
     end
     operations.workers = function()
         if random(10) == 1 then mare.workers(random(3)) end
