@@ -142,7 +142,7 @@ static int resume_again(lua_State *L, int status, lua_KContext context)
 static int co_resume(lua_State *L)
 {
     lua_State *co = lua_tothread(L, 1);
-    luaL_argexpected(L, co, 1, "coroutine");
+    luaL_argexpected(L, co, 1, "thread");
     return begin(L, co, lua_gettop(L) - 1, resume_again, finish_resume);
 }
 
@@ -199,7 +199,7 @@ static int co_wrap(lua_State *L)
 static int co_close(lua_State *L)
 {
     lua_State *co = lua_tothread(L, 1);
-    luaL_argexpected(L, co, 1, "coroutine");
+    luaL_argexpected(L, co, 1, "thread");
     struct mare__local *process = mare__self(L);
     bool held = mare__routine_holds(process, co), at_bottom = is_at_bottom(co);
     if (co == L)
@@ -218,7 +218,7 @@ static int co_close(lua_State *L)
 static int co_status(lua_State *L)
 {
     lua_State *co = lua_tothread(L, 1);
-    luaL_argexpected(L, co, 1, "coroutine");
+    luaL_argexpected(L, co, 1, "thread");
     bool held = mare__routine_holds(mare__self(L), co);
     const char *word = "dead";
     if (co == L)

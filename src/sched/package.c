@@ -32,7 +32,7 @@ struct mare__modules {
     char *path, *cpath; // NULL: it was no string
     uint32_t replaced;  // bits of those that are replaced still
     uint32_t count;
-    struct preloaded *preloaded[]; // references
+    struct preloaded *preloaded[]; // references; in the order of the names, once it is made
 };
 
 static void preloaded_destroy(struct mare__object *object)
@@ -64,11 +64,30 @@ static struct mare__modules *modules_ref(struct mare__modules *modules)
     return modules ? mare__ref(&modules->object) : NULL;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(struct preloaded *const *)a)->name, (*(struct preloaded *const *)b)->name);
+}
+
+static void sort_preloaded(struct mare__modules *modules)
+{
+    qsort(modules->preloaded, modules->count, sizeof(struct preloaded *), compare_names);
+}
+
+// By halves: an application in one file may have thousands.
 static struct preloaded *find_preloaded(const struct mare__modules *modules, const char *name)
 {
-    for (uint32_t i = 0; modules && i < modules->count; i++)
-        if (strcmp(modules->preloaded[i]->name, name) == 0)
-            return modules->preloaded[i];
+    uint32_t first = 0, end = modules ? modules->count : 0;
+    while (first < end) {
+        uint32_t middle = first + (end - first) / 2;
+        int order = strcmp(name, modules->preloaded[middle]->name);
+        if (order == 0)
+            return modules->preloaded[middle];
+        if (order < 0)
+            end = middle;
+        else
+            first = middle + 1;
+    }
     return NULL;
 }
 
@@ -514,6 +533,7 @@ static void remake(lua_State *L)
         mare__modules_unref(modules);
         lua_error(L);
     }
+    sort_preloaded(modules);
     mare__modules_unref(self->modules);
     self->modules = modules;
     self->modules_are_own = true;

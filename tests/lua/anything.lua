@@ -119,6 +119,15 @@ local function life(seed, share, left, generation, body)
     end
     operations.collect = function() collectgarbage(one_of {"collect", "step"}) end
     operations.garbage = function() setmetatable({}, {__gc = callback}) end
+    operations.hoard = function() -- all that a limit leaves, if there is one
+        local list = {}
+        pcall(function()
+            for i = 1, 1000 do list[i] = ("x"):rep(random(999)) .. i end
+        end)
+        if random(2) == 1 then mine[random(4)] = mare.buffer(random(5000)) end
+        callback()
+        return #list
+    end
     operations.yield = function() mare.yield() end
     operations.sleep = function() mare.sleep(moment()) end
     -- One that nobody catches ends the process, or the routine, and is shown.
@@ -176,13 +185,16 @@ local function life(seed, share, left, generation, body)
         return odd.x, -odd, odd == setmetatable({}, getmetatable(odd))
     end
     operations.messages = function() -- nobody waits for its end
+        local detached = false -- a hook may fail before it is
         local r = mare.go(function(channel)
+            if not detached then return end
             for value in channel:messages() do
                 use(value)
                 callback()
             end
         end, one_of(share))
         r:detach()
+        detached = true
     end
     operations.workers = function()
         if random(10) == 1 then mare.workers(random(3)) end
@@ -198,7 +210,7 @@ local function life(seed, share, left, generation, body)
         left = left - part
         local options = {monitor = share[1]}
         if random(4) == 1 then options.link = true end
-        if random(6) == 1 then options.memory = 200000 end
+        if random(4) == 1 then options.memory = 20000 + random(300000) end
         if random(8) == 1 then options.thread = true end
         local p = mare.spawn(options, body, state, share, part, generation + 1, body)
         if random(4) == 1 then p:kill("drawn") end

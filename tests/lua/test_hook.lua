@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What a hook of the debug library sees is what it sees in the stock interpreter, to the letter.
+-- What a hook of the debug library sees is what it sees in the stock interpreter, to the letter; so
+-- is what is said of misuse.
 -- The programs in tests/lua/hooks print what they see: in lua5.4, as the main script, in a process
 -- that is spawned, and in one from which the worker is taken all the time.
 local t, shell = require "t", require "shell"
@@ -46,7 +47,8 @@ local function same_as_stock(name, text)
 end
 
 local cases = {}
-for _, name in ipairs {"events", "lines", "counts", "setting", "values", "long"} do
+local names = {"events", "lines", "counts", "setting", "values", "long", "closing", "refusals"}
+for _, name in ipairs(names) do
     cases[name .. "_in_the_main_script"] = function() same_as_stock(name) end
     cases[name .. "_in_a_process"] = function() same_as_stock(name, spawned) end
 end

@@ -170,6 +170,12 @@ IN_LUA(recycled_states, 1000,
        "for i = 1, n do m.spawn(function(g) g:receive() end, gate) end gate:close() m.wait() "
        "for i = 1, n do m.spawn(function() end) end m.wait() m.recycle(0)")
 
+IN_LUA(loaders_that_are_inherited, 1000,
+       "for i = 1, n do package.preload['l' .. i] = function() return i end end "
+       "local function all(n) for i = 1, n do assert(require('l' .. i) == i) end return true end "
+       "assert(m.spawn(all, n):join()) package.preload.more = all "
+       "assert(m.spawn(all, n):join())")
+
 IN_LUA(results_of_results, 4000,
        "local last for i = 1, n do "
        "  local p = m.spawn(function(x) return x end, last) p:join() last = p "
@@ -442,7 +448,8 @@ UNIT_TESTS(cmocka_unit_test(links_to_one_that_end_well),
            cmocka_unit_test(timers_that_come), cmocka_unit_test(jobs_in_line),
            cmocka_unit_test(sources_and_objects), cmocka_unit_test(sources_that_the_end_closes),
            cmocka_unit_test(processes_in_one_select), cmocka_unit_test(processes_with_limits),
-           cmocka_unit_test(recycled_states), cmocka_unit_test(mixed_tables_in_each_other),
+           cmocka_unit_test(recycled_states), cmocka_unit_test(loaders_that_are_inherited),
+           cmocka_unit_test(mixed_tables_in_each_other),
            cmocka_unit_test(tables_in_each_other_that_share_one),
            cmocka_unit_test(values_that_travel_in_each_other),
            cmocka_unit_test(references_beside_finalizers_that_fail),
