@@ -345,7 +345,7 @@ function cases.no_part_and_no_change_of_a_signature_is_one(folder)
     t.eq(t.ok(keys.check(text, signature, trusted)).names[1], "ana")
     for size = 0, #(signature:gsub("%s+$", "")) - 1 do
         local facts, why = keys.check(text, signature:sub(1, size), trusted)
-        t.ok(not facts and type(why) == "string", "cut after %d bytes", size)
+        t.ok(not facts and type(why) == "string", ("cut after %d bytes"):format(size))
     end
     local first, last = signature:match "^ed25519 ()%x+()\n"
     for at = 1, #signature do
@@ -354,7 +354,7 @@ function cases.no_part_and_no_change_of_a_signature_is_one(folder)
         local facts, why = keys.check(text, changed, trusted)
         -- A bit that PEM does not look at may change.
         local may = (at < first or at >= last) and facts and facts.names[1] == "ana"
-        t.ok(may or not facts and type(why) == "string", "byte %d is changed", at)
+        t.ok(may or not facts and type(why) == "string", ("byte %d is changed"):format(at))
     end
     local facts, why = keys.check(text:sub(1, -2), signature, trusted)
     t.ok(not facts and why:find "not of this text", why)
