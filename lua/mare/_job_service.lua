@@ -177,11 +177,18 @@ local function relay(job, box, gone)
     end
 end
 
+-- The text of a file, as Lua reads files: without a byte order mark and a first line that begins
+-- with '#'. The numbers of the lines stay.
+local function as_file(text)
+    return (text:gsub("^\xef\xbb\xbf", ""):gsub("^#[^\n]*", ""))
+end
+
 local function run(job, gone)
     local rules = policy.sandbox(job.rules)
     local refused = mare.channel(16)
     rules.name, rules.refused = job.file, refused
-    local box, message, code = sandbox.start(rules, job.source, table.unpack(job.arguments))
+    local box, message, code = sandbox.start(rules, as_file(job.source),
+        table.unpack(job.arguments))
     if not box then return conclude(job, code, message) end
     local why = relay(job, box, gone)
     if why then box:kill() end
@@ -227,15 +234,20 @@ end
 
 local asked = {}
 
--- Whether all arguments are text. With a channel the program could get out of its sandbox.
+-- Whether all arguments are text. With a channel the program could get out of its sandbox. False,
+-- with why there are too many; or without.
 local function are_arguments(list)
-    if type(list) ~= "table" or getmetatable(list) or #list > MOST_ARGUMENTS then return false end
+    if type(list) ~= "table" or getmetatable(list) then return false end
+    if #list > MOST_ARGUMENTS then
+        return false, ("a job has at most %d arguments"):format(MOST_ARGUMENTS)
+    end
     local size = 0
     for i = 1, #list do
         if type(list[i]) ~= "string" then return false end
         size = size + #list[i]
     end
-    return size <= ARGUMENT_BYTES
+    if size <= ARGUMENT_BYTES then return true end
+    return false, ("the arguments of a job have at most %d bytes"):format(ARGUMENT_BYTES)
 end
 
 -- Whether a reference in a request belongs to the node that sent the request, and has the right
@@ -288,12 +300,14 @@ end
 
 function asked.submit(reply, from, account, details)
     local attached = not details.detach
-    if type(details.source) ~= "string" or not are_arguments(details.arguments)
+    local fine, why = are_arguments(details.arguments)
+    if type(details.source) ~= "string" or not fine
         or type(details.file) ~= "string" or #details.file > NAME_BYTES
         or details.signature ~= nil and type(details.signature) ~= "string"
         or attached and not (is_own(details.events, from, "trysend")
             and is_own(details.client, from, "monitor")) then
-        return refuse(reply, from, account, "this is not a job", "invalid")
+        return refuse(reply, from, account, why or "this is not a job",
+            why and "toobig" or "invalid")
     end
     local rules, message, code = judged(account, details)
     if not rules then return refuse(reply, from, account, message, code) end

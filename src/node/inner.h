@@ -253,7 +253,8 @@ struct mare__session {
     bool introduces, traces;
     struct mare__link *link;
     struct mare__transport *transport;
-    mare_channel *events, *service; // references
+    const struct mare__tls_error *refusal; // TLS has failed for this reason; of the transport
+    mare_channel *events, *service;        // references
     enum mare__trust trust;
     uint64_t takes, message_bytes; // the largest message that this node takes; that it may send
     uint32_t proxies, exported;    // proxies here of the peer's objects; exports of ours to it

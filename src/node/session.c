@@ -387,6 +387,15 @@ static ssize_t read_once(struct mare__session *session, bool *drained)
     return size;
 }
 
+// The transport has failed, or the peer sends no more (0).
+static void fail(struct mare__session *session, ssize_t why)
+{
+    if (why == -EPROTO)
+        session->refusal = session->transport->ops->failure(session->transport);
+    mare__link_broken(session->link);
+    handle_events(session);
+}
+
 // Reads what came. False: there may be more, but other tasks have their turn first.
 static bool read_all(struct mare__session *session)
 {
@@ -396,8 +405,7 @@ static bool read_all(struct mare__session *session)
         ssize_t size = read_once(session, &drained);
         session->reads_wait = size == -EAGAIN || drained;
         if (size <= 0 && size != -EAGAIN) {
-            mare__link_broken(session->link);
-            handle_events(session);
+            fail(session, size);
             return true;
         }
         if (session->reads_wait || session->over)
@@ -423,10 +431,8 @@ static void write_all(struct mare__session *session)
         size = mare__transport_flush(session->transport);
     session->moved |= session->transport->moved;
     session->writes_wait = size == -EAGAIN;
-    if (size < 0 && size != -EAGAIN && !session->over) {
-        mare__link_broken(session->link);
-        handle_events(session);
-    }
+    if (size < 0 && size != -EAGAIN && !session->over)
+        fail(session, size);
 }
 
 // Adds what to wait for: the way (reading or writing) that a call answered with "not now".

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "node/inner.h"
+#include "platform/tls.h"
 
 struct mare__letter *mare__session_event(struct mare__session *session, const char *word)
 {
@@ -88,9 +89,13 @@ void mare__session_tell_over(struct mare__session *session, const struct mare__l
     if (!letter)
         return;
     mare_value by_peer = {.type = MARE_BOOLEAN, .as.boolean = event->by_peer};
-    mare_message_add_string(&letter->wait.message, mare__link_code_word(event->code));
+    // In TLS 1.3 a peer refuses a certificate when the handshake is over for this side.
+    bool unknown = mare__link_peer(session->link)->name.size == 0;
+    bool denied = unknown && session->refusal && session->refusal->code == MARE_DENIED;
+    unsigned code = denied ? MARE__LINK_CODE_DENIED : event->code;
+    mare_message_add_string(&letter->wait.message, mare__link_code_word(code));
     char versions[200];
-    struct mare__span text = event->text;
+    struct mare__span text = denied ? mare__span_of(session->refusal->text) : event->text;
     if (event->code == MARE__LINK_CODE_VERSION) {
         const struct mare__link_hello *peer = mare__link_peer(session->link);
         const struct mare__link_hello *self = &session->settings.self;

@@ -115,6 +115,22 @@ local waits = {
         local _, how = told:receive()
         return nil, "", how
     end,
+    find = function()
+        local found, message, code
+        repeat
+            mare.sleep(0.01)
+            found, message, code = mare.find("silent@server", 100)
+        until not found
+        return nil, message, code
+    end,
+    spawn = function()
+        local code
+        repeat
+            mare.sleep(0.01)
+            code = select(3, mare.spawn({node = "server", timeout = 100}, "nothing"))
+        until code ~= "noname"
+        return nil, "", code
+    end,
     link = function()
         local process = mare.spawn(function() sleeper:link() mare.sleep(1000) end)
         local _, message = process:join()
@@ -164,7 +180,8 @@ say("sent", n, lost)
 mare.sleep(1000)
 '''
 
-ENDS = {**dict.fromkeys(['receive', 'select', 'join', 'call', 'send', 'monitor'], 'nonode'),
+ENDS = {**dict.fromkeys(['receive', 'select', 'join', 'call', 'send', 'monitor', 'find', 'spawn'],
+                        'nonode'),
         'link': 'linked process N was lost with its node'}
 
 
@@ -234,7 +251,7 @@ class Network(Machines, unittest.TestCase):
         client = servers.Program([MARE, '-e', CLIENT],
                                  env={**os.environ, 'MARE_NUMBERS': str(numbers)})
         self.addCleanup(self.end, client)
-        self.until(client, 'waits\t7')
+        self.until(client, f'waits\t{len(ENDS)}')
         return client
 
     def until(self, program, start):
@@ -332,7 +349,7 @@ class Network(Machines, unittest.TestCase):
         self.until(client, 'ready')
         self.plug()
         self.until(client, 'again')
-        before = self.memory(self.server)
+        before = [self.memory(program) for program in (self.server, client)]
         faults = 0
         while not self.those(client, 'sent') and faults < 3:
             begin, end = ((self.unplug, self.plug), (self.freeze, self.thaw))[faults % 2]
@@ -347,7 +364,8 @@ class Network(Machines, unittest.TestCase):
         self.assertEqual(numbers, sorted(set(numbers)), 'in order, and none twice')
         self.assertGreater(len(numbers), 1000 // 4)
         self.assertEqual(int(sent.split('\t')[1]), 1000)
-        self.assertLess(self.memory(self.server), before + (16 << 20) * servers.SLOW)
+        for program, size in zip((self.server, client), before):
+            self.assertLess(self.memory(program), size + (16 << 20) * servers.SLOW)
 
     def freeze(self):
         os.kill(self.server.process.pid, signal.SIGSTOP)

@@ -86,6 +86,11 @@ local uses = {
             t.eq({ended.code, ended.message, ended.status}, {"failed", "x.lua:1: oh", 1})
             t.eq(run("x = = 1").code, "syntax")
             t.eq(run("\27Lua").code, "syntax")
+            for _, first in ipairs {"#!/usr/bin/mare", "\u{feff}#", "#", "\u{feff}"} do
+                ended = run(first .. "\nerror 'oh'", {file = "x.lua"})
+                t.eq({ended.code, ended.message}, {"failed", "x.lua:2: oh"}, first)
+                t.eq(run(first .. "\n\27Lua").code, "syntax")
+            end
             t.eq(run("return {}").code, "invalid")
             t.eq(run("return 256").code, "invalid")
             t.eq(state_of(run("return 0, 'x', 'left'").name), "done") -- the first alone counts
@@ -359,6 +364,9 @@ local hostile = {
                     change[1] .. ": " .. tostring(message))
                 t.ok(jobs.submit("ebb", "", {detach = true})) -- so that it is not refused too often
             end
+            fails("toobig", "at most 100 arguments", jobs.submit("ebb", "", {arguments = many}))
+            fails("toobig", "at most 65536 bytes",
+                jobs.submit("ebb", "", {arguments = {("x"):rep(65537)}}))
         end)
     end,
 

@@ -337,6 +337,29 @@ function cases.signed_code_is_told_from_other_code(folder)
     says ".*app.lua.sig: No such file"
 end
 
+function cases.no_part_and_no_change_of_a_signature_is_one(folder)
+    group(folder, "ebb")
+    t.ok(keys.issue(folder, "ana", {code = true}))
+    local text, trusted = "print 'high tide'\n", t.ok(keys.trusted(folder))
+    local signature = t.ok(keys.sign(folder, "ana", text))
+    t.eq(t.ok(keys.check(text, signature, trusted)).names[1], "ana")
+    for size = 0, #(signature:gsub("%s+$", "")) - 1 do
+        local facts, why = keys.check(text, signature:sub(1, size), trusted)
+        t.ok(not facts and type(why) == "string", ("cut after %d bytes"):format(size))
+    end
+    local first, last = signature:match "^ed25519 ()%x+()\n"
+    for at = 1, #signature do
+        local changed = signature:sub(1, at - 1) .. string.char(signature:byte(at) ~ 1)
+            .. signature:sub(at + 1)
+        local facts, why = keys.check(text, changed, trusted)
+        -- A bit that PEM does not look at may change.
+        local may = (at < first or at >= last) and facts and facts.names[1] == "ana"
+        t.ok(may or not facts and type(why) == "string", ("byte %d is changed"):format(at))
+    end
+    local facts, why = keys.check(text:sub(1, -2), signature, trusted)
+    t.ok(not facts and why:find "not of this text", why)
+end
+
 function cases.who_signs_code_opens_no_link(folder)
     group(folder, "ebb")
     assert(keys.issue(folder, "ana", {code = true}))

@@ -417,6 +417,37 @@ return {
         end)()
     end,
 
+    -- The server runs on, and nobody tells it.
+    a_key_that_is_revoked_ends_its_jobs_and_lets_nobody_in = {function()
+        t.in_folder(function(folder)
+            local trusted = folder .. "/keys"
+            t.ok(keys.authority(trusted, "tides"))
+            t.ok(keys.issue(trusted, "serve", {hosts = {"127.0.0.1"}}))
+            for _, name in ipairs {"ana", "bo"} do t.ok(keys.issue(trusted, name)) end
+            local text <close> = shell.file "print 'begun' while true do end"
+            local fine <close> = shell.file "print 'fine'"
+            serving(function() return {"--keys", trusted, "--time", "100000"} end,
+            function(address, _, log)
+                local program <close> = t.ok(child.spawn {shell.mare, "submit", "--keys", trusted,
+                    "--name", "ana", address, text.name, stdin = "null", stdout = "pipe",
+                    stderr = "pipe", grace = 0})
+                t.eq(program.stdout:read("l", t.patience), "begun")
+                t.eq(keys.revoke(trusted, "ana"), 1)
+                local why = program.stderr:read("a", t.patience)
+                t.ok(why:find("certificate revoked", 1, true), why)
+                t.eq({program:wait(t.patience)}, {"exit", 121})
+                t.reaches(function() return log():find '"why":"its submitter is gone"' end, "gone")
+                t.ok(log():find "refused ana%+%w+: certificate revoked", log())
+                local result = command("submit", "--keys", trusted, "--name", "ana", address,
+                    fine.name)
+                t.eq({result.err, result.code}, {("mare submit: %s: the peer refused: certificate "
+                    .. "revoked\n"):format(address), 120})
+                result = command("submit", "--keys", trusted, "--name", "bo", address, fine.name)
+                t.eq({result.out, result.code}, {"fine\n", 0})
+            end)
+        end)()
+    end, timeout = 120},
+
     what_no_job_could_use_is_refused_with_its_line = function()
         for text, expected in pairs {["allow = nope"] = "there is no 'nope'",
             ["allow = math.nope"] = "there is no 'math.nope'", ["allow ="] = "there is no name",
