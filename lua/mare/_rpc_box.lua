@@ -15,11 +15,21 @@ local box_of = {} -- of this module: what rpc.lua calls
 local ROOM = 1024
 local BATCH = 64 -- answers to read before other routines have their turn
 
--- Ends a call. False: it had ended before.
+-- Ends the wait of the reader, which then looks at the calls and the deadlines again. Once is
+-- enough: a second cancel would end its next wait, too.
+local function hurry(box)
+    if not box.waiter or box.hurry then return end
+    box.hurry = true
+    box.waiter:cancel()
+end
+
+-- Ends a call. False: it had ended before. Without calls the reader ends: it would wait, and keep
+-- this process alive, as long as the callee lives.
 local function leave(call)
     local box = call.box
     if not box or box.calls[call.id] ~= call then return false end
     box.calls[call.id], box.count = nil, box.count - 1
+    if box.count == 0 then hurry(box) end
     return true
 end
 
@@ -151,7 +161,7 @@ end}
 -- Reads answers while there are calls.
 function collect(box)
     local me, _ <close> = mare._routine(), box
-    box.leader, box.heir, box.inherits = me, nil, false
+    box.leader, box.heir, box.inherits, box.hurry = me, nil, false, false
     while box.count > 0 do
         box.waiter = me
         if not settle(box, me, mare.select(box.cases, box.soonest)) then return end
@@ -176,9 +186,8 @@ function box_of.enter(call)
     if sooner then box.soonest = call.deadline end
     if not box.leader then
         box.leader = mare.go(collect, box)
-    elseif sooner and box.waiter then
-        box.hurry = true
-        box.waiter:cancel() -- its wait is too long now: it must look at the deadlines again
+    elseif sooner then
+        hurry(box) -- its wait is too long now
     end
 end
 

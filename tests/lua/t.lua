@@ -48,9 +48,10 @@ function t.ways_to_children()
     return count
 end
 
---- How many bytes of Lua memory f(i) leaves behind in this process, called n times: after as many
---- calls that fill what is made once. `after` waits until all that f began is over.
-function t.growth(n, f, after)
+--- Fails if f(i), called n times, leaves more than a little behind in the Lua memory of this
+--- process. It was called as often before, for what is made once. `after` waits until all is over
+--- that f began.
+function t.leaves_nothing(n, f, after)
     local function memory()
         for i = 1, n do f(i) end
         if after then after() end
@@ -60,7 +61,8 @@ function t.growth(n, f, after)
         return collectgarbage "count" * 1024
     end
     local before = memory()
-    return memory() - before
+    local grown = memory() - before
+    t.ok(grown < n * 24 + 2048, ("%d bytes after %d times"):format(grown, n))
 end
 
 --- A case that calls f with the path of a new folder, which is removed in the end.

@@ -132,8 +132,8 @@ return {
             sc.serial(true)
         end)
         local list = t.in_routines(40, function(i) t.eq({sync(p, "f")(i)}, {i}) end)
-        for _, r in ipairs(list) do t.ok(r:join(t.patience)) end
-        local runs = sync(p, "all")()
+        for _, r in ipairs(list) do t.eq({r:join(t.patience)}, {true}) end
+        local runs = t.ok(sync(p, "all")())
         for i = 1, 40 do t.eq(runs[i], 1) end
         p:kill()
     end,

@@ -176,6 +176,66 @@ return {
         p:kill()
     end,
 
+    of_calls_that_were_given_up_nothing_is_left = function()
+        local p = serving(function()
+            function hang() mare.channel():receive() end -- luacheck: ignore
+            function open() return require "mare.rpc".open() end -- luacheck: ignore
+        end)
+        local n = t.gc_stress and 20 or 100
+        local ended = 0
+        local function cb() ended = ended + 1 end
+        local function all_are_over()
+            t.reaches(function() return ended == 2 * n and sync(p, "open")() == 1 end)
+            ended = n
+        end
+        ended = n -- as if there had been such calls before
+        t.leaves_nothing(n, function()
+            local call = rpc.async(p, "hang", cb)()
+            t.settle()
+            t.ok(call:cancel())
+        end, all_are_over)
+        t.leaves_nothing(n, function() t.ok(rpc.async(p, "hang", cb)():cancel()) end, all_are_over)
+        t.leaves_nothing(n, function() rpc.async(p, "hang", cb, 0)() end, all_are_over)
+        p:kill()
+    end,
+
+    who_has_given_up_its_last_call_may_end = function()
+        local p = serving(function()
+            function hang() mare.channel():receive() end -- luacheck: ignore
+        end)
+        local caller = mare.spawn(function()
+            local r = require "mare.rpc"
+            local call = r.async(p, "hang", function() end)()
+            mare.sleep(0.001) -- somebody waits for the answer
+            call:cancel()
+            local odd = r.async(p, "hang", function() end)
+            mare.sleep(0.001)
+            return pcall(odd, coroutine.create(print)) -- this cannot travel
+        end)
+        t.eq(select(2, caller:join(t.patience)), false)
+        p:kill()
+    end,
+
+    -- Two calls with earlier deadlines than those before, before the reader had a turn.
+    an_earlier_deadline_ends_no_other_call = function()
+        local gate, codes = mare.channel(1), mare.channel(10)
+        local p = serving(function()
+            function pass() return gate:receive() end -- luacheck: ignore
+        end)
+        t.fails("timeout", rpc.sync(p, "pass", 0.001)()) -- it serves
+        local function call(seconds)
+            rpc.async(p, "pass", function(value, _, code) codes:send(value or code) end, seconds)()
+        end
+        call(1000)
+        t.settle()
+        call(500)
+        call(400)
+        t.settle()
+        for _ = 1, 3 do t.ok(gate:sendwithin(t.patience, "passed")) end
+        for _ = 1, 3 do t.eq(codes:receive(t.patience), "passed") end
+        p:kill()
+    end,
+
     each_of_many_calls_in_flight_has_its_own_end = function()
         local go, got = mare.channel(), mare.channel(10)
         local p = serving(function()
