@@ -534,6 +534,9 @@ own.wrong_arguments_are_refused = function()
     t.raises("a group needs 'members'", group.join, "bank", {folder = "x"})
     t.raises("a group needs 'folder'", group.join, "bank", {members = {"a"}})
     t.raises("each once", group.join, "bank", {members = {"a", "a"}, folder = "x"})
+    local crowd = {}
+    for i = 1, 256 do crowd[i] = "n" .. i end
+    t.raises("1 to 255 nodes", group.found, "bank", {members = crowd, folder = "x"})
     t.raises("0.2 at least", group.found, "bank", {members = {"a"}, folder = "x", lease = 0.1})
     t.raises("bad argument #1 to 'join'", group.join, "Bank", {members = {"a"}, folder = "x"})
     require "mare.node".stop(5) -- what a case that failed has left
