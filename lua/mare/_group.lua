@@ -229,7 +229,8 @@ local function make_lock(self, name, algorithm)
         self:used(name)
     else
         self.locks[name] = nil
-        lock.damage = ("what %s has of lock '%s' is not of this member"):format(self.folder, name)
+        lock.damage = ("what %s has of lock '%s' is not of this member. %s"):format(self.folder,
+            name, state.ADVICE)
     end
     return lock
 end

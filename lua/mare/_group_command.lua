@@ -71,10 +71,10 @@ end
 local function merge(told, what, key_of, add)
     local rows, list = {}, {}
     for member, known in pairs(told) do
-        for _, its in ipairs(known[what]) do
+        for _, its in ipairs(known[what] or {}) do
             local key = key_of(its)
             if not rows[key] then
-                rows[key] = {name = its.name}
+                rows[key] = {name = its.name or key}
                 list[#list + 1] = rows[key]
             end
             add(rows[key], its, member)
@@ -85,6 +85,12 @@ local function merge(told, what, key_of, add)
 end
 
 local function name_of(row) return row.name end
+
+local function title_of_log(row) return row.kind .. row.name end
+
+local function title_of_superpeers(row) return ("%s %d"):format(row.algorithm, row.count) end
+
+local function title_of_change(row) return ("%s %s"):format(row.what, row.name) end
 
 -- If two members say that they hold a lock, one does not know yet that it has lost it. The holder
 -- is the one with the larger number.
@@ -120,6 +126,16 @@ local function add_log(row, its, member)
     end
 end
 
+local function add_superpeers(row, its, member)
+    row.algorithm, row.count, row.members = its.algorithm, its.count, row.members or json.array {}
+    table.insert(row.members, {name = member, superpeer = its.superpeer})
+end
+
+local function add_change(row, its, member)
+    row.what, row.line = its.what, row.line or json.array {}
+    table.insert(row.line, {member = member, process = its.process})
+end
+
 local function whole(group, peer, told)
     local members = json.array {}
     for i, member in ipairs(told[peer].members) do
@@ -141,7 +157,9 @@ local function whole(group, peer, told)
         generation = told[peer].generation, members = members,
         locks = sorted(merge(told, "locks", name_of, add_lock)),
         elections = sorted(merge(told, "elections", name_of, add_election)),
-        logs = sorted(merge(told, "logs", function(its) return its.kind .. its.name end, add_log))}
+        logs = sorted(merge(told, "logs", title_of_log, add_log)),
+        superpeers = sorted(merge(told, "superpeers", title_of_superpeers, add_superpeers)),
+        changes = sorted(merge(told, "changes", title_of_change, add_change))}
 end
 
 -- ---- Printing -----------------------------------------------------------------------------------
@@ -194,11 +212,38 @@ local function print_logs(rows)
     end
 end
 
+local function print_superpeers(rows)
+    if not rows[1] then return end
+    print(("\n%-24s %s"):format("superpeers", "each member's"))
+    for _, row in ipairs(rows) do
+        local parts = {}
+        for i, one in ipairs(row.members) do
+            parts[i] = ("%s %s"):format(one.name, one.superpeer or "-")
+        end
+        print(("%-24s %s"):format(row.name, table.concat(parts, ", ")))
+    end
+end
+
+local function print_changes(known)
+    if known.generation and known.generation > 0 then
+        print(("\nchanges of the members so far: %d"):format(known.generation))
+    end
+    if not known.changes[1] then return end
+    print(("\n%-24s %s"):format("change", "wanted by, process"))
+    for _, row in ipairs(known.changes) do
+        local parts = {}
+        for i, who in ipairs(row.line) do parts[i] = ("%s %s"):format(who.member, who.process) end
+        print(("%-24s %s"):format(row.what .. " " .. row.name, table.concat(parts, ", ")))
+    end
+end
+
 local function print_text(known)
     print_members(known)
+    print_changes(known)
     print_locks(known.locks)
     print_elections(known.elections)
     print_logs(known.logs)
+    print_superpeers(known.superpeers)
 end
 
 return function(...)

@@ -77,7 +77,7 @@ local function read_records(path, whole, kept)
         local body, past = body_at(whole, at)
         if not body and is_last(whole, at, past) then return at - 1 end
         if not body then
-            return nil, ("%s is damaged at byte %d: this member can not know what it has "
+            return nil, ("%s is damaged at byte %d: this member cannot know what it has "
                 .. "promised. Restore its folder as it was when the member last ran; or remove "
                 .. "the folder of the group, and join with 'lost = true'"):format(path, at),
                 "corrupt"

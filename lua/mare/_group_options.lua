@@ -80,7 +80,7 @@ local function check_options(what, options)
     local function option(key, good, expected)
         checks.option(what, options, 2, key, good, expected, 6)
     end
-    option("members", roll.is_list, "a list of the names of nodes, each once")
+    option("members", roll.is_list, "a list of the names of 1 to 255 nodes, each once")
     option("voters", roll.is_list, "a list of the names of members, each once")
     option("folder", "string", "the path of a folder")
     option("lease", between(0.2, 3600), "a number of seconds, 0.2 at least, 3600 at most")

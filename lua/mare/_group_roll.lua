@@ -132,7 +132,8 @@ function roll.read(folder)
     if not text then return nil, message, code end
     local kept = party._unpack(text)
     if kept and (not kept.roll or roll.is_sound(kept.roll)) then return kept end
-    return nil, path_of(folder) .. " is damaged, or of an earlier version", "corrupt"
+    return nil, ("%s is damaged, or of an earlier version. %s"):format(path_of(folder),
+        state.ADVICE), "corrupt"
 end
 
 --- Writes it: true, it is on the disk; or nil, message, code.

@@ -15,6 +15,10 @@ local state = {}
 
 local HEAD = "mare group 2 %016x %d\n"
 
+--- What to do about a damaged file.
+state.ADVICE = "Restore its folder as it was when the member last ran; or remove the folder and "
+    .. "join with 'lost = true', as one that votes no more"
+
 local function pack(text)
     return HEAD:format(party._checksum(text), #text) .. text
 end
@@ -24,9 +28,8 @@ local function unpack_text(path, whole)
     if sum and #text == tonumber(length) and ("%016x"):format(party._checksum(text)) == sum then
         return text
     end
-    return nil, ("%s is damaged: this member can not know how it has voted. Restore its folder as "
-        .. "it was when the member last ran; or remove the folder and join with 'lost = true', as "
-        .. "one that votes no more"):format(path), "corrupt"
+    return nil, ("%s is damaged: this member cannot know how it has voted. %s"):format(path,
+        state.ADVICE), "corrupt"
 end
 
 --- Reads such a file: its text; or nil, message, code.

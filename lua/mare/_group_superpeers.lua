@@ -1,8 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Superpeers of a group: a few members that all others turn to. This finds the one that this member
 -- should ask. A machine of superpeer-dht or superpeer-tokens, under the lease of the member
--- (_group.lua), chooses it. Once any member has asked, every member runs the machine: the algorithm
--- needs all.
+-- (_group.lua), chooses it. A member that hears of one runs it, too: tokens need all members.
 --
 --     bank:superpeer {prefix = 3}  ──▶  "\4superpeer-dht 3"     by name: one for each of 2^3 parts
 --     bank:superpeer {tokens = 8}  ──▶  "\4superpeer-tokens 8"  by place: eight, far apart

@@ -128,6 +128,7 @@ function cases.of(engine)
             t.ok(known.lease)
             known.lease, known.generation = nil, nil
             t.eq(known, {group = "bank", asked = "home", elections = {}, logs = {},
+                superpeers = {}, changes = {},
                 members = {{name = "home", state = "up", here = true, answers = true}},
                 locks = {{name = "x", fence = lock:fence(), waiting = 0, member = "home",
                     holder = me, line = {}, algorithm = engine.algorithm}}})

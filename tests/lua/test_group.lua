@@ -439,6 +439,7 @@ own.the_command_puts_together_what_all_know = t.in_folder(function(folder)
         local orders = mare.channel(1, "orders")
         local sum = assert(bank:replica("sum", 0, function(s, v) return s + v end))
         mare.go(function() bank:lock("a"):fence() end):detach()
+        mare.go(bank.superpeer, bank, {prefix = 0}, 60):detach()
         print "in"
         orders:receive()
     ]]
@@ -468,12 +469,21 @@ own.the_command_puts_together_what_all_know = t.in_folder(function(folder)
     t.ok(sum:apply(5, t.patience))
     local neap <close> = start "neap"
     t.eq(neap.line(), "in")
+    t.ok(bank:superpeer({prefix = 0}, t.patience))
+    local adding = mare.go(bank.group.add, bank.group, "reef")
     local known
+    local function have_superpeers()
+        local row = known.superpeers[1] or {members = {}}
+        for _, one in ipairs(row.members) do
+            if not one.superpeer then return false end
+        end
+        return #row.members == 3
+    end
     t.reaches(function() -- all have come so far that each knows its part
         known = json.decode(command("--json").out)
         local lock = known.locks[1] or {}
         return known.elections[1] and known.logs[1] and #known.logs[1].members == 3
-            and known.logs[1].leader and lock.fence and lock.waiting > 0
+            and known.logs[1].leader and lock.fence and lock.waiting > 0 and have_superpeers()
     end, "what all three know")
     t.eq(#known.locks[1].line, known.locks[1].waiting)
     t.ok(known.locks[1].line[1].process:find "^%d+", known.locks[1].line[1].process)
@@ -483,8 +493,14 @@ own.the_command_puts_together_what_all_know = t.in_folder(function(folder)
     t.eq({known.logs[1].kind, known.logs[1].name}, {"replica", "sum"})
     for i, one in ipairs(known.logs[1].members) do t.eq(one.name, names[i]) end
     for _, member in ipairs(known.members) do t.eq({member.state, member.answers}, {"up", true}) end
+    t.eq(known.superpeers[1].name, "superpeer-dht 0")
+    t.eq(known.changes, {{name = "reef", what = "add",
+        line = {{member = "home", process = known.changes[1].line[1].process}}}})
     local told = command()
     t.eq({told.code, told.err}, {0, ""})
+    t.ok(told.out:find "\nsuperpeer%-dht 0 +flow (%l+), home %1, neap %1\n", told.out)
+    t.ok(told.out:find "\nadd reef +home %d+", told.out)
+    adding:cancel()
     t.ok(told.out:find "\na +%l+ %d+.- +%d+ +%d: %l+ %d+", told.out)
     t.ok(told.out:find("\ncashier +home +%d+ +home\n"), told.out)
     t.ok(told.out:find "\nreplica sum +%l+ +%d+ +flow %d+/%d+, home %d+/%d+, neap %d+/%d+\n",
@@ -518,6 +534,9 @@ own.wrong_arguments_are_refused = function()
     t.raises("a group needs 'members'", group.join, "bank", {folder = "x"})
     t.raises("a group needs 'folder'", group.join, "bank", {members = {"a"}})
     t.raises("each once", group.join, "bank", {members = {"a", "a"}, folder = "x"})
+    local crowd = {}
+    for i = 1, 256 do crowd[i] = "n" .. i end
+    t.raises("1 to 255 nodes", group.found, "bank", {members = crowd, folder = "x"})
     t.raises("0.2 at least", group.found, "bank", {members = {"a"}, folder = "x", lease = 0.1})
     t.raises("bad argument #1 to 'join'", group.join, "Bank", {members = {"a"}, folder = "x"})
     require "mare.node".stop(5) -- what a case that failed has left

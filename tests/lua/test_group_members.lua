@@ -448,6 +448,7 @@ return {
         other.founders = nil
         roll.write(folder, {generation = 1, roll = other, bounds = {}})
         t.fails("corrupt", roll.read(folder))
+        t.ok(select(2, roll.read(folder)):find("Restore", 1, true)) -- what to do about it
     end),
 
     what_cannot_be_is_said = t.in_folder(function(folder)
