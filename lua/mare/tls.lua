@@ -259,7 +259,11 @@ function tls.selfsigned(names, days)
         error("bad argument #1 to 'selfsigned' (string or table expected, got " .. type(names)
             .. ")", 2)
     end
-    return raw.selfsigned(days or 30, table.unpack(names))
+    days = days == nil and 30 or days
+    checks.argument("selfsigned", days, 2, "number")
+    local certificate, key, code = checks.pass("selfsigned", 1, 3, raw.selfsigned, days,
+        table.unpack(names))
+    return certificate, key, code
 end
 
 return tls
