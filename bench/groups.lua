@@ -32,6 +32,12 @@ local function names_of(kind, count)
     return names
 end
 
+-- That of the lock `x`; beside a token, `y` is there to work with.
+local function algorithm_of(kind, what)
+    if kind ~= "lock" and kind ~= "own" then return nil end
+    return what == "token" and {x = "token", y = "central"} or what
+end
+
 local function member(folder, names, lease, algorithm)
     local options = {members = names, folder = folder, lease = lease, algorithm = algorithm}
     local ok, message, code = group.found("bench", options)
@@ -99,8 +105,7 @@ if ROLE == "member" then
     io.stdout:setvbuf "line"
     print(assert(node.start {name = name, listen = "127.0.0.1:0", join = {arg[7], arg[8]}}))
     local bench = member(folder, names_of(kind, N), kind == "kill" and tonumber(what) or nil,
-        (kind == "lock" or kind == "own") and what ~= "token" and what
-            or what == "token" and {x = "token"} or nil)
+        algorithm_of(kind, what))
     if roles[kind] then roles[kind](bench, N, what, name) end
     mare.sleep(3600)
 end
@@ -122,8 +127,7 @@ local function start(name)
 end
 
 for i = 1, #names - 1 do start(names[i]) end
-local bench = member(folder .. "/" .. HERE, names, LEASE,
-    (ROLE == "lock" or ROLE == "own") and (WHAT == "token" and {x = "token"} or WHAT) or nil)
+local bench = member(folder .. "/" .. HERE, names, LEASE, algorithm_of(ROLE, WHAT))
 
 local measure, figures = {}, {}
 
@@ -235,14 +239,21 @@ local function wait_for_members(count)
     return up
 end
 
+-- Takes the other lock, which this member coordinates, and gives it back, for so long: a program
+-- at work.
+local function work(seconds)
+    local deadline = mare.deadline(seconds)
+    while deadline:left() > 0 do assert(bench:lock("y", 60)):release() end
+end
+
 -- A token is here a third of the time, and lets in once each time it comes: so it is asked for at
--- any moment, and of the times the tenth part counts that is least.
+-- any moment by a program at work, and of the times the tenth part counts that is least.
 function others.own()
     local times, by_token = {}, WHAT == "token"
     local count = by_token and math.min(N, 300) or N
     assert(wait_for_members(3) == 3, "not all members are up")
     for i = 1, count do
-        if by_token then mare.sleep(0.05 * math.random()) end
+        if by_token then work(0.05 * math.random()) end
         local begin = mare.now()
         assert(bench:lock("x", 60)):release()
         times[i] = mare.now() - begin

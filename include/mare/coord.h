@@ -259,6 +259,7 @@ typedef struct mare_coord_view {
     uint64_t epoch;
     int inside, waiting; /* of the critical section */
     int asked;           /* waiting, and the others are being asked: order counts from here */
+    int stuck;           /* it has said NO_GROUP, and that is still so */
     uint64_t until_us;   /* by the local clock, all this is so until here at most; 0: no limit */
 } mare_coord_view;
 

@@ -5,6 +5,8 @@ local mare = require "mare"
 
 local check = {}
 
+local DEADLINE = getmetatable(mare.deadline(0))
+
 --- Raises an error unless the value has this type. It names the line of the function's caller; the
 --- level is that of `error`, 3 by default.
 function check.argument(name, value, index, expected, level)
@@ -37,7 +39,7 @@ end
 
 --- An optional timeout as a deadline, for several calls that share it; nil for none.
 function check.deadline(name, timeout, index, level)
-    if timeout == nil or type(timeout) == "userdata" then return timeout end
+    if timeout == nil or getmetatable(timeout) == DEADLINE then return timeout end
     check.argument(name, timeout, index, "number", (level or 3) + 1)
     if timeout ~= timeout then
         error(("bad argument #%d to '%s' (a timeout cannot be NaN)"):format(index, name),

@@ -118,7 +118,7 @@ function acts.granted(self, effect)
     if not self:epoch() then return end
     lock.holder = table.remove(lock.line, 1)
     if not lock.holder then return self:leave(effect.lock) end
-    lock.fence, lock.voteless = effect.number, nil
+    lock.fence = effect.number
     lock.holder.reply:trysend(true, effect.number)
 end
 
@@ -128,8 +128,6 @@ function acts.revoked(self, effect)
     if lock.holder then lock.holder.lost:trysend(effect.text) end
     lock.holder = nil
 end
-
-acts["no-group"] = function(self, effect) self.locks[effect.lock].voteless = true end
 
 function acts.leased(self)
     for name in pairs(self.locks) do self:want(name) end
@@ -347,9 +345,10 @@ end
 function host:trouble(name)
     local lock = self.locks[name]
     if not lock then return nil end
-    if lock.voteless and lock.algorithm == "majority" then
+    local stuck = self.member:_stuck(name)
+    if stuck and lock.algorithm == "majority" then
         return "more than half of the members have lost their votes ('lost = true')"
-    elseif lock.voteless then
+    elseif stuck then
         return ("too few members that remember lock '%s' are there: more than half must be"):format(
             name)
     end
@@ -362,7 +361,8 @@ function host:members(tell)
     for i, name in ipairs(self.names) do
         local here = name == self.here
         local up = here and epoch or not here and epoch and not self.member:_down(i)
-        list[i] = {name = name, here = here or nil, disagrees = self.notes[name],
+        list[i] = {name = name, here = here or nil,
+            disagrees = self.notes[name] or race.dispute_with(self, name),
             state = up and "up" or (here or epoch) and "down" or "unknown"}
     end
     tell(list)
@@ -423,6 +423,7 @@ function host:hear(from, digest, kind, name, epoch, data)
         if members.hear(self, from, digest, kind, data) then return end
         return hear_other(self, from, digest, kind)
     end
+    self.notes[from] = nil -- it agrees now
     local peer, known = self.numbers[from], kinds[kind]
     local named = type(name) == "string" and name ~= "" and #name <= LONGEST
     if not peer or not known or from == self.here or type(data) ~= "string" then return end
@@ -569,7 +570,8 @@ local function make(settings, channel, inbox)
     self.timers, self.retries, self.pending = {}, timers.new(), {}
     self.queues, self.leases = {}, {}
     self.oldest, self.first, self.last = {}, 1, 0
-    self.races, self.notes, self.algorithms = {}, {}, settings.algorithms
+    self.races, self.disputes, self.algorithms = {}, {}, settings.algorithms
+    self.notes = {}
     self.superpeers = {}
     self.strangers = 0
     self.list, self.changes, self.guests, self.said = settings.list, {}, {}, {}

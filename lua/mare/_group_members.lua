@@ -19,6 +19,7 @@
 local mare, party, file = require "mare", require "mare._party", require "mare.file"
 local agree, roll, state = require "mare._group_agree", require "mare._group_roll",
     require "mare._group_state"
+local sender = require "mare._group_host".sender
 
 local members = {}
 
@@ -388,7 +389,7 @@ local function forget_guests(self)
 end
 
 local function hear_hello(self, from, value)
-    if math.type(value.generation) ~= "integer" or type(value.id) ~= "string" then return end
+    if math.type(value.generation) ~= "integer" or not roll.is_id(value.id) then return end
     local at = roll.find(self.list.roll, from)
     if value.id ~= "" then
         forget_guests(self)
@@ -561,8 +562,16 @@ end
 
 -- ---- Newcomers ----------------------------------------------------------------------------------
 
+local function is_asked(settings, from)
+    for _, name in ipairs(settings.names) do
+        if name == from then return from ~= settings.here end
+    end
+    return false
+end
+
 --- Says hello to possible members, until one of them sends a list that this newcomer is in. Then
---- makes its state: true; or nil, message, code.
+--- makes its state: true; or nil, message, code. Other nodes are not believed: whoever has heard
+--- the newcomer's id could send a list of its own.
 function members.enter(settings, inbox)
     local deadline = mare.deadline(settings.timeout)
     local own, trouble = members.digest(settings.name, 0, settings, settings.rest)
@@ -573,7 +582,9 @@ function members.enter(settings, inbox)
                 send_to(self, name, "hello", {generation = -1, id = settings.id})
             end
         end
-        local _, _, digest, kind, _, _, data = inbox:receive(math.min(HELLO, deadline:left()))
+        local from, digest, kind, _, _, data =
+            sender(inbox:receive(math.min(HELLO, deadline:left())))
+        if not is_asked(settings, from) then kind = nil end
         local alike = type(digest) == "string" and is_alike(digest, own)
         local value = kind == "roll" and alike and party._unpack(data)
         if kind == "differs" and not alike then trouble = digest end

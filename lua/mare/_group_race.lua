@@ -48,17 +48,31 @@ function race.elected(host, key, leader)
     if known then elections.nominated(host, known.name, known.election, leader == host.here) end
 end
 
+-- The algorithm by which this member is a candidate in an election, or nil.
+local function own_algorithm(host, name)
+    local election = host.elections[name]
+    return election and next(election.candidates) and election.algorithm
+end
+
 -- Whether this member uses another algorithm for the same election; then tells both.
 local function differs(host, from, peer, key)
     local algorithm, name = parse(key)
-    local election = host.elections[name]
-    if not election or not next(election.candidates) or election.algorithm == algorithm then
+    local own, dispute = own_algorithm(host, name), host.disputes[from]
+    if not own or own == algorithm then
+        if dispute and dispute.name == name then host.disputes[from] = nil end
         return false
     end
-    host.notes[from] = ("election '%s' is by '%s' on '%s', and by '%s' here"):format(name,
-        algorithm, from, election.algorithm)
-    host:tell_one(peer, "absent", key, election.algorithm)
+    host.disputes[from] = {name = name, algorithm = algorithm}
+    host:tell_one(peer, "absent", key, own)
     return true
+end
+
+--- What is wrong with a member that elects by another algorithm than this one; or nil.
+function race.dispute_with(host, member)
+    local dispute = host.disputes[member]
+    local own = dispute and own_algorithm(host, dispute.name)
+    return own and own ~= dispute.algorithm and ("election '%s' is by '%s' on '%s', and by '%s' "
+        .. "here"):format(dispute.name, dispute.algorithm, member, own) or nil
 end
 
 local function hear_absent(host, from, peer, key, data)

@@ -14,12 +14,16 @@ local party, state = require "mare._party", require "mare._group_state"
 local roll = {}
 
 local SLOTS = 255 -- the most that a byte can number
+local ID = 16 -- bytes of an id, at most
 local LISTS = {names = true, slots = true, ids = true, former = true, founders = true}
 
 --- Whether it can be the name of a member.
 function roll.is_name(value)
     return type(value) == "string" and #value <= 63 and value:find "^[a-z][a-z0-9._-]*$" ~= nil
 end
+
+--- Whether it can be the id of a member.
+function roll.is_id(value) return type(value) == "string" and #value <= ID end
 
 --- Whether it can be a list of members: 255 at most, each once.
 function roll.is_list(value)
@@ -55,7 +59,7 @@ function roll.is_sound(value)
     for i, name in ipairs(value.names) do
         local slot = value.slots[i]
         local own = math.type(slot) == "integer" and not seen[slot] and value.former[slot] == name
-        if not own or type(value.ids[i]) ~= "string" then return false end
+        if not own or not roll.is_id(value.ids[i]) then return false end
         seen[slot] = true
     end
     return is_former(value.former) and roll.is_list(value.founders)

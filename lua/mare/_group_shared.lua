@@ -197,7 +197,7 @@ function shared.multicast(group, settings, name, options)
     return nil, "this member does not reach a majority of the group", "noquorum"
 end
 
---- Sends a value to every member. Returns when this member has delivered it.
+--- Sends a value to every member. Returns when this member has accepted it.
 function multicast.__index:send(value, timeout)
     local bytes, message, code = pack("send", value)
     if not bytes then return nil, message, code end

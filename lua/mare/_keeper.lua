@@ -428,8 +428,16 @@ local function on_guest(session, stream)
 end
 
 -- ---- What peers ask for -------------------------------------------------------------------------
+-- A peer may send a table with a library function in it. So methods of a value are called only once
+-- its type is known: else {find = debug.debug} for a name would run that function here.
 
 local asked = {}
+
+local function is(value, kind) return type(value) == kind or getmetatable(value) == kind end
+
+local function expect(value, kind)
+    if not is(value, kind) then error(("no %s, but a %s"):format(kind, type(value)), 0) end
+end
 
 function asked.ping(_, reply) answer(reply, true) end
 
@@ -439,6 +447,7 @@ function asked.gossip(from, _, items)
 end
 
 function asked.find(_, reply, name)
+    expect(name, "string")
     if name:find "^mare%." then return answer(reply, nil, "nobody has that name", "noname") end
     local found, message, code = mare.find(name)
     if found then answer(reply, true, found) else answer(reply, nil, message, code) end
@@ -474,6 +483,7 @@ function asked.spawn(from, reply, options, body, ...)
         return answer(reply, nil, "names that begin with 'mare.' are reserved", "denied")
     elseif kind == "table" then
         local message
+        expect(body.source, "string") -- load would call a function
         run, message = load(body.source, body.name or "=(sent)", "t")
         if not run then return answer(reply, nil, message, "syntax") end
     elseif kind == "string" and not exported[body] then
@@ -496,9 +506,16 @@ function asked.alua(from, reply, number, ...)
             self.name)
     if why then
         complain(from, "chunks of %s: %s", from, why)
-        return reply:send(number, {status = "error", error = why})
+        reply:sendwithin(DIAL, number, {status = "error", error = why})
+        return
     end
     daemon:send("peer", from, self.memory, reply, number, ...)
+end
+
+local function perform(from, reply, operation, ...)
+    if reply ~= nil then expect(reply, "channel") end
+    if type(operation) ~= "string" or not asked[operation] then error("no such request", 0) end
+    asked[operation](from, reply, ...)
 end
 
 function serve_peer(service, from)
@@ -508,12 +525,10 @@ function serve_peer(service, from)
             return true
         end
         if reply == nil and operation == nil then return false end
-        local fine, why = false, "no such request"
-        if type(operation) == "string" and asked[operation] then
-            fine, why = pcall(asked[operation], from, reply, ...)
-        end
+        local fine, why = pcall(perform, from, reply, operation, ...)
         if not fine then
             complain(from, "a request of %s: %s", from, why)
+            if not is(reply, "channel") then reply = nil end
             pcall(answer, reply, nil, "that is no request, or lacks something", "invalid")
         end
         return true

@@ -21,30 +21,34 @@ local server_type = {__index = methods}
 
 local GRABS = 256 -- the most grabs in a row
 
--- Adds to a line: first come, first served. Entries whose process is gone are skipped.
+-- A line is a list of entries, linked by `before` and `after`: first come, first served. Whoever
+-- leaves it is unlinked at once: else a lock that is held for long would keep all that gave up.
 local function push(line, entry)
-    line.last = line.last + 1
-    line[line.last] = entry
-    entry.place = line
+    local last = line.last
+    entry.place, entry.before = line, last
+    if last then last.after = entry else line.first = entry end
+    line.last = entry
 end
 
-local function pop(line)
-    while line.first <= line.last do
-        local entry = line[line.first]
-        line[line.first] = nil
-        line.first = line.first + 1
-        if entry.place == line then return entry end
-    end
-end
-
-local function new_line()
-    return {first = 1, last = 0}
+local function unlink(entry)
+    local line, before, after = entry.place, entry.before, entry.after
+    if before then before.after = after else line.first = after end
+    if after then after.before = before else line.last = before end
+    entry.place, entry.before, entry.after = nil, nil, nil
 end
 
 -- ---- The lock -----------------------------------------------------------------------------------
 
+-- Takes an entry out of its line, if it is in one. A condition for which nobody waits is forgotten.
+function methods:withdraw(entry)
+    local line = entry.place
+    if not line then return end
+    unlink(entry)
+    if line.condition and not line.first then self.conditions[line.condition] = nil end
+end
+
 function methods:forget(entry)
-    entry.place = nil
+    self:withdraw(entry)
     self.entries[entry.reply] = nil
     self.processes[entry.from][entry] = nil
 end
@@ -52,10 +56,11 @@ end
 -- Gives the free lock to the first in line.
 function methods:grant()
     while not self.holder do
-        local entry = pop(self.line)
+        local entry = self.line.first
         if not entry then return end
+        unlink(entry)
         self.fence = self.fence + 1
-        entry.fence, entry.place = self.fence, nil
+        entry.fence = self.fence
         self.holder = entry
         if not entry.reply:trysend(entry.ticket, entry.fence) then self:free() end
     end
@@ -71,8 +76,7 @@ end
 --- A process that does only this never waits, so the routine would never see that others have come.
 --- So after some grabs it has to ask like the others, and wait for its turn.
 function methods:grab(from, chain)
-    if self.holder or self.line.first <= self.line.last or #self.channel > 0
-        or self.grabs == GRABS then
+    if self.holder or self.line.first or #self.channel > 0 or self.grabs == GRABS then
         return nil
     end
     local entry = self.spare or {fence = 0, from = from, chain = chain}
@@ -115,7 +119,7 @@ function methods:release(fence)
     if not entry or entry.fence ~= fence then return end
     if entry.ticket then return self:leave(entry) end
     self.holder, self.spare = nil, entry -- keep this entry for the next grab
-    if self.line.first <= self.line.last then self:grant() end
+    if self.line.first then self:grant() end
 end
 
 function methods:wait(fence, name, ticket, reply)
@@ -126,7 +130,7 @@ function methods:wait(fence, name, ticket, reply)
     self.entries[reply] = entry
     self.processes[entry.from] = self.processes[entry.from] or {}
     self.processes[entry.from][entry] = true
-    self.conditions[name] = self.conditions[name] or new_line()
+    self.conditions[name] = self.conditions[name] or {condition = name}
     push(self.conditions[name], entry)
     self:grant()
 end
@@ -134,6 +138,7 @@ end
 function methods:wake(ticket, reply)
     local entry = self.entries[reply]
     if entry and entry.ticket == ticket and entry.place and entry.place ~= self.line then
+        self:withdraw(entry)
         push(self.line, entry)
         self:grant()
     end
@@ -142,10 +147,10 @@ end
 function methods:awaken(name, all)
     local waiters = self.conditions[name]
     repeat
-        local entry = pop(waiters)
-        if entry then push(self.line, entry) end
-    until not entry or not all
-    if waiters.first > waiters.last then self.conditions[name] = nil end
+        local entry = waiters.first
+        self:withdraw(entry)
+        push(self.line, entry)
+    until not waiters.first or not all
 end
 
 function methods:signal(fence, name, all)
@@ -182,8 +187,8 @@ local KINDS = {
 --- Begins a new monitor. Returns its channel, and the object that serves it.
 return function()
     local server = setmetatable({
-        fence = 0, line = new_line(), grabs = 0,
-        conditions = {}, -- name -> line
+        fence = 0, line = {}, grabs = 0,
+        conditions = {}, -- name -> line, if somebody waits
         entries = {},    -- by reply channel: the entry of the process that waits there
         processes = {},  -- process -> its entries
     }, server_type)

@@ -101,6 +101,7 @@ end
 function policy.check(options)
     checks.options("serve", options, 1, KNOWN, 4)
     check_values(options, {PER_JOB, PER_SERVICE}, 4)
+    checks.option("serve", options, 1, "trusted", "string", "a string", 4)
     for _, kind in ipairs {"peer", "signed"} do
         checks.option("serve", options, 1, kind, "table", "a table", 4)
         for _, section in pairs(options[kind] or {}) do

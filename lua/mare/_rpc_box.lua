@@ -30,10 +30,25 @@ local function conclude(call, ...)
     if leave(call) then mare.go(call.cb, ...) end
 end
 
+local function withdraw_later(peer, ...)
+    local own = peer.process == mare.self()
+    mare.select({{peer.inbox, "cancel", ...}, not own and peer.process or nil})
+end
+
+--- Tells the process that nobody waits for the answer any more. Without this message a function
+--- that waits without end would go on, and count as open, as long as the caller lives. So when
+--- there is no room for it, a routine waits.
+function box_of.withdraw(call)
+    local me = mare.self()
+    if call.peer.inbox:trysend("cancel", call.id, call.reply, me) then return end
+    local fine, routine = pcall(mare.go, withdraw_later, call.peer, call.id, call.reply, me)
+    if fine then routine:detach() end
+end
+
 -- Nobody waits for the answer any more, but it may still come.
 local function give_up(call, ...)
     if call.peer.box == call.box then call.peer.box = nil end
-    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- only saves work
+    box_of.withdraw(call)
     conclude(call, ...)
 end
 

@@ -24,7 +24,7 @@ local PATIENCE, REQUESTS, EVENTS = 15, 64, 64
 local function door(reply, operation, details)
     local requests = require "mare".find "mare.jobs"
     local ok, sent = pcall(function() return requests:trysend(reply, operation, details) end)
-    if not ok or not sent then
+    if (not ok or not sent) and getmetatable(reply) == "channel" then
         pcall(function() reply:trysend(nil, "the server has too much to do", "full") end)
     end
 end
@@ -198,12 +198,28 @@ function Job:cancel(timeout) return jobs.cancel(self.server, self.name, timeout)
 
 local OPTIONS = checks.set("file", "arguments", "signature", "detach", "timeout")
 
+local function are_texts(list)
+    if type(list) ~= "table" then return false end
+    for _, item in pairs(list) do
+        if type(item) ~= "string" then return false end
+    end
+    return true
+end
+
+local function check_submit(server, text, options)
+    checks.argument("submit", server, 1, "string", 4)
+    checks.argument("submit", text, 2, "string", 4)
+    checks.options("submit", options, 3, OPTIONS, 4)
+    checks.option("submit", options, 3, "file", "string", "a string", 4)
+    checks.option("submit", options, 3, "arguments", are_texts, "a list of strings", 4)
+    checks.option("submit", options, 3, "signature", "string", "a string", 4)
+    checks.option("submit", options, 3, "detach", "boolean", "a boolean", 4)
+end
+
 --- Submits a text to a node. Returns a job; with the option `detach`, only its name.
 function jobs.submit(server, text, options)
-    checks.argument("submit", server, 1, "string")
-    checks.argument("submit", text, 2, "string")
     options = options or {}
-    checks.options("submit", options, 3, OPTIONS)
+    check_submit(server, text, options)
     local deadline = checks.deadline("submit", options.timeout or PATIENCE, 3)
     local watch, message, code = node.monitor()
     if not watch then return nil, message, code end

@@ -59,7 +59,11 @@ local function check_options(options)
             and name:find "^[a-z][a-z0-9._-]*%+?[a-z0-9]*$"
     end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
     if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
-    for _, key in ipairs {"listen", "keys", "secret"} do option(key, "string", "a string") end
+    option("listen", "string", "a string")
+    for _, key in ipairs {"keys", "secret"} do
+        option(key, function(path) return type(path) == "string" and not path:find "\0" end,
+            "a string without zero bytes")
+    end
     if options.keys and options.secret then
         error("bad argument #1 to 'start' (a node has 'keys' or a 'secret', not both)", 4)
     end
@@ -118,8 +122,8 @@ end
 
 -- ---- Asking -------------------------------------------------------------------------------------
 
-local function patience_of(name, timeout, index)
-    return checks.deadline(name, timeout or PATIENCE, index)
+local function patience_of(name, timeout, index, level)
+    return checks.deadline(name, timeout or PATIENCE, index, level)
 end
 
 -- Sends a request, and waits for the answer.
@@ -222,9 +226,7 @@ function node.start(options)
 end
 
 --- The name of the node that a channel or a process belongs to; nil if it is this one's.
-function node.home(object)
-    return raw.home(object)
-end
+node.home = raw.home
 
 --- Connects to a node at an address, `host:port` or `name@host:port`. Returns its name.
 function node.connect(address, timeout)
@@ -238,12 +240,15 @@ function node.connect(address, timeout)
     return told
 end
 
+-- The C function mare.find or mare.spawn is between the program and these two.
+local AROUND <const> = 4 -- the level of `error` for the program's line
+
 --- The channel or process that has a name on another node: `name@node`.
 function node.find(address, timeout)
-    checks.argument("find", address, 1, "string")
-    local deadline = patience_of("find", timeout, 2)
+    checks.argument("find", address, 1, "string", AROUND)
+    local deadline = patience_of("find", timeout, 2, AROUND)
     local name, where = address:match "^(.*)@([^@]*)$"
-    if not name then error("bad argument #1 to 'find' (a name is 'name@node')", 2) end
+    if not name then error("bad argument #1 to 'find' (a name is 'name@node')", AROUND - 1) end
     if where == raw._name() then return mare.find(name) end
     local service, message, code = service_of(where, deadline)
     if not service then return nil, message, code end
@@ -253,6 +258,33 @@ function node.find(address, timeout)
 end
 
 local spawn_options = checks.set("node", "name", "memory", "link", "monitor", "timeout")
+
+local function check_spawn(options, body)
+    local level = AROUND + 1
+    checks.argument("spawn", options, 1, "table", level)
+    checks.options("spawn", options, 1, spawn_options, level)
+    local function option(key, good, expected)
+        checks.option("spawn", options, 1, key, good, expected, level + 1)
+    end
+    option("node", "string", "the name of a node")
+    option("name", function(value) return type(value) == "string" and not value:find "\0" end,
+        "a string without zero bytes")
+    option("memory", function(value)
+        return type(value) == "number" and (math.tointeger(value) or 0) > 0
+    end, "a positive whole number of bytes")
+    option("link", "boolean", "a boolean")
+    option("monitor", function(value) return type(value) == "boolean" or is_channel(value) end,
+        "true or a channel")
+    local kind = type(body)
+    if kind ~= "function" and kind ~= "string" and kind ~= "table" then
+        error(("bad argument #2 to 'spawn' (function or string expected, got %s)"):format(kind),
+            level - 1)
+    end
+    if kind ~= "table" then return end
+    checks.option("spawn", body, 2, "source", "string", "a string", level)
+    checks.option("spawn", body, 2, "name", "string", "a string", level)
+    if not body.source then error("bad argument #2 to 'spawn' (it has no 'source')", level - 1) end
+end
 
 -- Starts the process here: the node turned out to be this one.
 local function spawn_here(options, deadline, body, ...)
@@ -269,17 +301,24 @@ local function spawn_here(options, deadline, body, ...)
         monitor = options.monitor}, run, ...)
 end
 
+-- Calls f. If it raises an error, that is about an argument which cannot be sent: the error is
+-- raised again for the program's line. `before`: how many values f sends before them.
+local function blamed(before, f, ...)
+    local function outcome(ok, ...)
+        if ok then return ... end
+        local why = tostring((...)):gsub("^mare%.node:%d+: ", "")
+        checks.blame((why:gsub("^arg (%d+)", function(n) return "arg " .. n - before end)))
+    end
+    return outcome(pcall(f, ...))
+end
+
 --- A process on another node; options as those of mare.spawn, with `node` and `timeout`.
 function node.spawn(options, body, ...)
-    checks.argument("spawn", options, 1, "table")
-    checks.options("spawn", options, 1, spawn_options)
-    checks.option("spawn", options, 1, "node", "string", "the name of a node")
-    local kind = type(body)
-    if kind ~= "function" and kind ~= "string" and kind ~= "table" then
-        error(("bad argument #2 to 'spawn' (function or string expected, got %s)"):format(kind), 2)
+    check_spawn(options, body)
+    local kind, deadline = type(body), patience_of("spawn", options.timeout, 1, AROUND)
+    if options.node == raw._name() then
+        return blamed(0, spawn_here, options, deadline, body, ...)
     end
-    local deadline = patience_of("spawn", options.timeout, 1)
-    if options.node == raw._name() then return spawn_here(options, deadline, body, ...) end
     local service, message, code = service_of(options.node, deadline)
     if not service then return nil, message, code end
     if kind == "function" then -- another node could not even read it
@@ -289,7 +328,7 @@ function node.spawn(options, body, ...)
                 :format(options.node, level), "denied"
         end
     end
-    local ok, process, why = ask_node(service, deadline, "spawn",
+    local ok, process, why = blamed(2, ask_node, service, deadline, "spawn",
         {name = options.name, memory = options.memory}, body, ...)
     if not ok then return nil, process, why end
     if options.link then process:link() end
@@ -321,7 +360,10 @@ end
 
 --- The nodes whose places are known, the nearest first, and at most so many.
 function node.near(count)
-    if count ~= nil then checks.argument("near", count, 1, "number") end
+    if count ~= nil then
+        checks.argument("near", count, 1, "number")
+        if count ~= count then error("bad argument #1 to 'near' (a count cannot be NaN)", 2) end
+    end
     local all, message, code = node.list()
     if not all then return nil, message, code end
     local near = {}
@@ -329,7 +371,7 @@ function node.near(count)
         if member.estimate then near[#near + 1] = member end
     end
     table.sort(near, function(a, b) return a.estimate < b.estimate end)
-    return table.move(near, 1, math.min(count or #near, #near), 1, {})
+    return table.move(near, 1, math.floor(math.max(0, math.min(count or #near, #near))), 1, {})
 end
 
 -- Waits for the next message that another node sends to a channel here, or until that node is lost.

@@ -150,7 +150,7 @@ local function settled(call, which, ...)
         if #call.reply > 0 then return received(call, call.reply:tryreceive()) end
         return who.ended(call.peer.process, ...)
     end
-    call.peer.inbox:trysend("cancel", call.id, call.reply, mare.self()) -- only saves work
+    box_of.withdraw(call)
     return nil, ...
 end
 

@@ -318,6 +318,8 @@ static bool note(mare_runtime *runtime, bool warning, const char *message, const
     struct mare__wall wall;
     char time[MARE__WALL_TEXT];
     mare_message line; // used as a buffer that grows
+    if (!log)          // another thread is just making it
+        return false;
     mare__lock_acquire(&log->lock);
     bool json = log->json, elsewhere = log->channel != NULL || !log->settings;
     mare__lock_release(&log->lock);

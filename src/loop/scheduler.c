@@ -40,11 +40,13 @@ struct mare_scheduler {
     mare_runtime *runtime;
     struct mare__parker parker; // of the thread that drives the scheduler
     atomic_uint stops;          // how often stop was called
+    pthread_mutex_t flag_mutex; // guards the next two; taken before the lock
+    atomic_int flag;            // a descriptor, readable while objects are ready; or -1
+    bool raised;                // it is readable
     mare__lock lock;            // guards all that follows
     bool destroyed;
     struct mare__list ready;
     size_t ready_count, source_count;
-    int flag; // a descriptor, readable while objects are ready; or -1
     uint64_t last_id;
     struct mare__index objects;
 };
@@ -54,8 +56,9 @@ struct mare_scheduler {
 static void destroy_scheduler(struct mare__object *object)
 {
     mare_scheduler *scheduler = (mare_scheduler *)object;
-    if (scheduler->flag >= 0)
-        mare__socket_close(scheduler->flag);
+    if (atomic_load(&scheduler->flag) >= 0)
+        mare__socket_close(atomic_load(&scheduler->flag));
+    pthread_mutex_destroy(&scheduler->flag_mutex);
     mare__free(scheduler);
 }
 
@@ -115,20 +118,40 @@ static void end(mare_object *object)
         mare__task_release(&object->task);
 }
 
+// Makes the flag say whether an object is ready, now that it may say otherwise. That takes a system
+// call, and so the lock is not held. Several threads may come here at once: each looks what is so
+// now, and so the last of them leaves the flag right.
+static void show(mare_scheduler *scheduler)
+{
+    if (atomic_load(&scheduler->flag) < 0)
+        return;
+    pthread_mutex_lock(&scheduler->flag_mutex);
+    mare__lock_acquire(&scheduler->lock);
+    bool ready = scheduler->ready_count > 0;
+    mare__lock_release(&scheduler->lock);
+    if (ready && !scheduler->raised)
+        mare__flag_raise(atomic_load(&scheduler->flag));
+    else if (!ready && scheduler->raised)
+        mare__flag_lower(atomic_load(&scheduler->flag));
+    scheduler->raised = ready;
+    pthread_mutex_unlock(&scheduler->flag_mutex);
+}
+
 // Puts an object into the line of the ready. False: it stands there already, or has ended, or the
 // scheduler is destroyed.
 static bool enqueue(mare_object *object)
 {
     mare_scheduler *scheduler = mare__ref(&object->scheduler->object);
     mare__lock_acquire(&scheduler->lock);
-    bool fits = !object->queued && !object->ended && !scheduler->destroyed;
+    bool fits = !object->queued && !object->ended && !scheduler->destroyed, first = false;
     if (fits) {
         object->queued = true;
         mare__list_append(&scheduler->ready, &object->in_line);
-        if (scheduler->ready_count++ == 0 && scheduler->flag >= 0)
-            mare__flag_raise(scheduler->flag);
+        first = scheduler->ready_count++ == 0;
     }
     mare__lock_release(&scheduler->lock);
+    if (first)
+        show(scheduler);
     if (fits)
         mare__unpark(&scheduler->parker); // the object may be freed by now; the scheduler is held
     mare__unref(&scheduler->object);
@@ -138,16 +161,18 @@ static bool enqueue(mare_object *object)
 // Takes the first object out of the line of the ready.
 static mare_object *dequeue(mare_scheduler *scheduler)
 {
+    bool last = false;
     mare__lock_acquire(&scheduler->lock);
     struct mare__list *entry = mare__list_first(&scheduler->ready);
     mare_object *object = entry ? MARE__ENTRY(entry, mare_object, in_line) : NULL;
     if (object) {
         mare__list_remove(entry);
         object->queued = false;
-        if (--scheduler->ready_count == 0 && scheduler->flag >= 0)
-            mare__flag_lower(scheduler->flag);
+        last = --scheduler->ready_count == 0;
     }
     mare__lock_release(&scheduler->lock);
+    if (last)
+        show(scheduler);
     return object;
 }
 
@@ -353,18 +378,12 @@ mare_err mare_scheduler_register_channel(mare_scheduler *scheduler, mare_channel
 
 mare_err mare_scheduler_descriptor(mare_scheduler *scheduler, int *descriptor)
 {
-    int fresh = mare__flag_new();
-    mare__lock_acquire(&scheduler->lock);
-    if (scheduler->flag < 0 && fresh >= 0) {
-        scheduler->flag = fresh;
-        fresh = -1;
-        if (scheduler->ready_count > 0)
-            mare__flag_raise(scheduler->flag);
-    }
-    *descriptor = scheduler->flag;
-    mare__lock_release(&scheduler->lock);
-    if (fresh >= 0)
-        mare__socket_close(fresh);
+    pthread_mutex_lock(&scheduler->flag_mutex);
+    if (atomic_load(&scheduler->flag) < 0)
+        atomic_store(&scheduler->flag, mare__flag_new());
+    *descriptor = atomic_load(&scheduler->flag);
+    pthread_mutex_unlock(&scheduler->flag_mutex);
+    show(scheduler);
     return *descriptor < 0 ? MARE_IO : MARE_OK;
 }
 
@@ -397,7 +416,8 @@ mare_err mare_scheduler_create(mare_runtime *runtime, mare_scheduler **out)
         return MARE_NOMEM;
     mare__object_init(&scheduler->object, MARE__KIND_INTERNAL, destroy_scheduler);
     scheduler->runtime = runtime;
-    scheduler->flag = -1;
+    pthread_mutex_init(&scheduler->flag_mutex, NULL);
+    atomic_init(&scheduler->flag, -1);
     mare__list_init(&scheduler->ready);
     *out = scheduler;
     return MARE_OK;

@@ -129,9 +129,10 @@ int mare__lua_push_signal(lua_State *L, struct mare__object *signals, mare_err e
 // message, "badmsg"`: what others send must not make a receiver fail. Returns how many values.
 int mare__lua_push_foreign(lua_State *L, mare_message *message);
 
-// Whether a message can go to a channel of another node. If not, it is cleared, and `nil, message,
-// code` is pushed.
-bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message);
+// Whether a message can go to a channel of another node. If not, it is cleared, what would have
+// left with it stays here, and `nil, message, code` is pushed.
+bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message,
+                         struct mare__leaving **leaving);
 
 extern const luaL_Reg mare__channel_methods[], mare__channel_metamethods[];
 extern const luaL_Reg mare__process_methods[], mare__process_metamethods[];

@@ -34,13 +34,15 @@ static int send_done(lua_State *L, int status, lua_KContext context)
     return 1;
 }
 
-bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message)
+bool mare__lua_can_leave(lua_State *L, mare_channel *channel, mare_message *message,
+                         struct mare__leaving **leaving)
 {
     const char *why = NULL;
     mare_err err = channel->far->check(channel->far, message, &why);
     if (!err)
         return true;
-    mare__message_clear(message);
+    mare__message_clear(message); // first: to say why may fail
+    mare__leaving_drop(leaving);
     lua_pushstring(L, why ? why : mare_strerror(err));
     mare__lua_fail_with(L, err);
     return false;
@@ -56,10 +58,9 @@ static inline int send(lua_State *L, mare_channel *channel, int first, bool wait
     int count = lua_gettop(L) - first + 1;
     if (mare__marshal_quickly(L, first, count, &message, "arg", &leaving) != MARE_OK)
         return mare__lua_refuse(L);
-    if (__builtin_expect(channel->far != NULL, 0) && !mare__lua_can_leave(L, channel, &message)) {
-        mare__leaving_drop(&leaving);
+    if (__builtin_expect(channel->far != NULL, 0) &&
+        !mare__lua_can_leave(L, channel, &message, &leaving))
         return 3;
-    }
     mare__trace_send(process, channel, &message);
     mare_err err =
         mare__can(channel, MARE__CAN_SEND) ? mare__chan_send(channel, &message, NULL) : MARE_FULL;

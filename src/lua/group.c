@@ -527,6 +527,16 @@ static int party_down(lua_State *L)
     return 1;
 }
 
+// member:_stuck(name) -> whether nobody can enter: too few members remember what they must
+static int party_stuck(lua_State *L)
+{
+    mare_coord_view view;
+    check_party(L);
+    mare_coord_look(check_machine(L, 2)->tenant.machine, &view);
+    lua_pushboolean(L, view.stuck);
+    return 1;
+}
+
 // member:_place(peer, x, y, z): where it is, 0 … 1023 each; for superpeers
 static int party_place(lua_State *L)
 {
@@ -616,11 +626,17 @@ static int party_checksum(lua_State *L)
 
 int mare__lua_open_group(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"_add", party_add},       {"_remove", party_remove},
-                                       {"_recall", party_recall}, {"_step", party_step},
-                                       {"_exceed", party_exceed}, {"_epoch", party_epoch},
-                                       {"_down", party_down},     {"_forget", party_forget},
-                                       {"_place", party_place},   {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"_add", party_add},
+                                       {"_remove", party_remove},
+                                       {"_recall", party_recall},
+                                       {"_step", party_step},
+                                       {"_exceed", party_exceed},
+                                       {"_epoch", party_epoch},
+                                       {"_down", party_down},
+                                       {"_forget", party_forget},
+                                       {"_place", party_place},
+                                       {"_stuck", party_stuck},
+                                       {NULL, NULL}};
     static const luaL_Reg functions[] = {{"_member", party_new},
                                          {"_pack", party_pack},
                                          {"_unpack", party_unpack},

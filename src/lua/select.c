@@ -105,7 +105,7 @@ static void add_send(lua_State *L, struct selecting *s, lua_Integer number)
     if (mare__marshal_as(L, table + 2, (int)count - 1, &message, &how) != MARE_OK)
         refuse_case(L, number, lua_tostring(L, -1));
     mare_channel *channel = (mare_channel *)ref->object;
-    if (channel->far && !mare__lua_can_leave(L, channel, &message))
+    if (channel->far && !mare__lua_can_leave(L, channel, &message, &s->leaving))
         refuse_case(L, number, lua_tostring(L, -2));
     struct mare__case *c = add(s, channel, NULL);
     c->send = true;

@@ -446,6 +446,7 @@ int mare__flag_new(void)
 
 void mare__flag_raise(int fd)
 {
+    mare__takes_long();
     const uint64_t one = 1;
     ssize_t written = write(fd, &one, sizeof one); // full: it is raised
     (void)written;
@@ -453,6 +454,7 @@ void mare__flag_raise(int fd)
 
 void mare__flag_lower(int fd)
 {
+    mare__takes_long();
     uint64_t count;
     ssize_t got = read(fd, &count, sizeof count); // empty: it is lowered
     (void)got;

@@ -74,28 +74,33 @@ static mare_err attempt_timed(mare_runtime *runtime, struct mare__sleep *sleep, 
 }
 
 // The cases of a select that wait for channels of other nodes are asked for there. They are held,
-// for the sleep is not the caller's any more when it has begun. NULL: there are none.
-static struct mare__far **hold_asked(const struct mare__sleep *sleep, uint32_t *count)
+// for the sleep is not the caller's any more when it has begun. False: there is no memory for that,
+// and so nobody would be asked.
+static bool hold_asked(const struct mare__sleep *sleep, struct mare__far ***asked, uint32_t *count)
 {
-    struct mare__far **asked = NULL;
+    *asked = NULL;
     *count = 0;
     for (uint32_t i = 0; i < sleep->case_count; i++) {
         struct mare__far *far = sleep->cases[i].send ? NULL : sleep->cases[i].channel->far;
-        if (far && !asked)
-            asked = mare__alloc(sleep->case_count * sizeof(struct mare__far *));
-        if (far && asked) {
-            far->hold(far);
-            asked[(*count)++] = far;
-        }
+        if (!far)
+            continue;
+        if (!*asked)
+            *asked = mare__alloc(sleep->case_count * sizeof(struct mare__far *));
+        if (!*asked)
+            return false;
+        far->hold(far);
+        (*asked)[(*count)++] = far;
     }
-    return asked;
+    return true;
 }
 
 static mare_err attempt_select(struct mare__local *process, struct mare__sleep *sleep,
                                uint32_t *fired)
 {
     uint32_t count;
-    struct mare__far **asked = hold_asked(sleep, &count);
+    struct mare__far **asked;
+    if (!hold_asked(sleep, &asked, &count))
+        return MARE_NOMEM;
     mare_err err = sleep->timed ? attempt_timed(process->shared.runtime, sleep, fired)
                                 : attempt(process, sleep, fired);
     for (uint32_t i = 0; i < count; i++) {

@@ -48,6 +48,21 @@ function t.ways_to_children()
     return count
 end
 
+--- How many bytes of Lua memory f(i) leaves behind in this process, called n times: after as many
+--- calls that fill what is made once. `after` waits until all that f began is over.
+function t.growth(n, f, after)
+    local function memory()
+        for i = 1, n do f(i) end
+        if after then after() end
+        t.settle()
+        collectgarbage()
+        collectgarbage()
+        return collectgarbage "count" * 1024
+    end
+    local before = memory()
+    return memory() - before
+end
+
 --- A case that calls f with the path of a new folder, which is removed in the end.
 function t.in_folder(f)
     return function()

@@ -174,16 +174,28 @@ all.one_that_has_forgotten_does_not_count = {t.in_folder(function(folder)
     lost.orders:send("release", "x")
     t.eq(lost.line(), "released")
     flow.signal "KILL"
-    local message, code
+    local message, code, _
     t.reaches(function() -- until the lease of flow is over, others may be waited for
         lock, message, code = bank:lock("x", 0.2)
         if lock then lock:release() end
         return not lock
     end, "no lock any more")
     t.ok(code == "timeout" or code == "noquorum", message)
+    bank:leave()
+    local later <close> = join("bank", here) -- it has to ask, and only one remembers
+    t.reaches(function()
+        _, message, code = later:lock("x", 0.2)
+        return code == "noquorum" and message:find "too few members that remember"
+    end, "the reason")
     local again <close> = peer(home, folder, "flow", "ricart", SHORT, false)
-    t.ok(held_here(bank, "x") > fence)
-    t.ok(again)
+    t.ok(held_by(again, "x") > fence)
+    t.reaches(function() -- now another one has it, and that is all
+        lock, message, code = later:lock("x", 0.2)
+        return code == "timeout"
+    end, message)
+    again.orders:send("release", "x")
+    t.eq(again.line(), "released")
+    t.ok(held_here(later, "x") > fence)
 end), timeout = 120}
 
 -- A lock that begins in a later life goes on from what was on the disk then, not from where the
@@ -433,6 +445,14 @@ all.elections_that_differ_are_told = {t.in_folder(function(folder)
             return line:find(("is by '%s' on 'home'"):format(way.algorithm or "first"), 1, true)
         end, "the news at flow")
     end
+    local same <close> = t.ok(bank:election("cashier", {algorithm = "bully"}))
+    t.reaches(function()
+        flow.orders:send("disagrees")
+        local line = flow.line()
+        if line ~= "." then t.eq(flow.line(), ".") end
+        return line == "."
+    end, "that they agree")
+    t.ok(same)
     local one <close> = t.ok(bank:election("guard", {algorithm = "ring"}))
     local two <close> = t.ok(bank:election("guard", {algorithm = "bully"}))
     t.fails("denied", two:change(t.patience))

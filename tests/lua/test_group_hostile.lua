@@ -2,7 +2,7 @@
 -- Nodes that are let in, and lie: what a member believes of others is what their nodes have proved
 -- to be, and nobody else reads or closes its inbox.
 local mare, group, t = require "mare", require "mare.group", require "t"
-local party = require "mare._party"
+local party, roll = require "mare._party", require "mare._group_roll"
 local peers, cases = require "peers", require "group_cases"
 local join = cases.join
 
@@ -27,6 +27,8 @@ local FLOW = [[
             lock:release()
         elseif what == "roll" then
             find "group.bank@home":send("flow", DIGEST, "roll", "", 0, a)
+        elseif what == "add" then
+            print((bank:add(a, 60)))
         end
     end
 ]]
@@ -39,8 +41,12 @@ local EEL = [[
     for what, a, b in orders:messages() do
         if what == "lead" then inbox:send(a, DIGEST, "leader", "cashier", b, "") end
         if what == "roll" then inbox:send("eel", DIGEST, "roll", "", 0, a) end
+        if what == "hello" then inbox:send("eel", DIGEST, "hello", "", 0, a) end
         if what == "receive" then print(select(3, inbox:receive(60))) end
-        if what == "close" then
+        if what == "tell" then -- who joins only now, and answers nothing
+            inbox:send("eel", DIGEST, "roll", "", 0, a)
+            print "told"
+        elseif what == "close" then
             inbox:close()
             for _ = 1, 100 do find "group.bank@home" end -- it has left by now
             print "closed"
@@ -56,8 +62,10 @@ local function options_of(folder, name)
     return {members = {"flow", "home"}, folder = folder .. "/" .. name, lease = LONG}
 end
 
-local function start(home, name, orders, text, folder)
-    local words = {OPTIONS = folder and peers.source(options_of(folder, name)),
+local function start(home, name, orders, text, folder, members)
+    local options = folder and options_of(folder, name)
+    if members then options.members = members end
+    local words = {OPTIONS = options and peers.source(options),
         DIGEST = ("%q"):format(DIGEST)}
     local peer = peers.join(home, {name = name, listen = "127.0.0.1:0"},
         (text:gsub("%u%u%u%u%u%u+", words)))
@@ -82,11 +90,11 @@ end
 
 -- What a message has that tells of later members.
 local function later(names, more)
-    local roll = {names = names, slots = {}, ids = {}, former = {table.unpack(names)},
+    local list = {names = names, slots = {}, ids = {}, former = {table.unpack(names)},
         founders = {"flow", "home"}}
-    local value = {generation = 1, bounds = {majority = 1}, roll = roll}
-    for i = 1, #names do roll.slots[i], roll.ids[i] = i, "" end
-    for key, one in pairs(more or {}) do (roll[key] and roll or value)[key] = one end
+    local value = {generation = 1, bounds = {majority = 1}, roll = list}
+    for i = 1, #names do list.slots[i], list.ids[i] = i, "" end
+    for key, one in pairs(more or {}) do (list[key] and list or value)[key] = one end
     return (t.ok(party._pack(value)))
 end
 
@@ -96,11 +104,15 @@ local function many_names()
     return names
 end
 
--- Both are members still, and nobody else is.
-local function unchanged(bank, flow)
+local function unchanged_names(bank)
     local names = {}
     for i, member in ipairs(t.ok(bank:members())) do names[i] = member.name end
     t.eq(names, {"flow", "home"})
+end
+
+-- Both are members still, and nobody else is.
+local function unchanged(bank, flow)
+    unchanged_names(bank)
     flow.orders:send("lock")
     t.eq(flow.line(), "true")
     t.ok(bank:lock("x", t.patience)):release()
@@ -130,6 +142,41 @@ return {
             settled(eel)
             unchanged(bank, flow)
         end
+    end),
+
+    -- Not even if it knows what tells the newcomer from others of that name.
+    a_newcomer_believes_those_that_it_asks = {t.in_folder(function(folder)
+        local home <close> = peers.home()
+        local given = {members = {"flow"}, folder = folder, lease = LONG, newcomer = true}
+        local joining = mare.go(group.join, "bank", given)
+        local id
+        t.reaches(function()
+            local kept = roll.read(folder .. "/group-bank")
+            id = kept and kept.id
+            return id and mare.find "group.bank"
+        end, "the newcomer")
+        local eel <close> = start(home, "eel", "bad orders", EEL)
+        eel.orders:send("tell", later({"eel", "home"}, {ids = {"", id}}))
+        t.eq(eel.line(), "told")
+        local flow <close> = start(home, "flow", "orders", FLOW, folder, {"flow"})
+        flow.orders:send("add", "home")
+        t.eq(flow.line(), "true")
+        local _, bank = joining:join(t.patience)
+        unchanged_names(t.ok(bank))
+        t.ok(bank:leave())
+    end), timeout = 120},
+
+    -- A member keeps the ids of newcomers, and whoever is let in can send them.
+    an_id_has_a_limit = scene(function(bank, flow, eel)
+        eel.orders:send("hello", (t.ok(party._pack {generation = -1, id = ("a"):rep(17)})))
+        settled(eel)
+        t.fails("timeout", bank:add("eel", 0.05))
+        t.reaches(function() -- a hello counts for some seconds only
+            eel.orders:send("hello", (t.ok(party._pack {generation = -1, id = ("a"):rep(16)})))
+            settled(eel)
+            return bank:add("eel", 1)
+        end, "to have it added")
+        t.ok(flow)
     end),
 
     -- It would be on the disk, and the member would fail again whenever it is started.

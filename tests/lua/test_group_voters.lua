@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Groups in which only some members vote: of two, the one that is named goes on alone, and the
 -- other one never does.
-local group, t = require "mare.group", require "t"
+local group, file, t = require "mare.group", require "mare.file", require "t"
 local peers, join = require "peers", require "group_cases".join
 
 local LONG, SHORT = 3600, 0.4 * t.slow
@@ -113,7 +113,14 @@ return {
             return flow_here.name == "flow" and flow_here.disagrees
         end, "the news of flow")
         t.fails("noquorum", bank:lock("x", 0.05))
-        t.ok(flow)
+        flow.signal "KILL"
+        flow.child:wait(t.patience)
+        file.remove(there.folder, {tree = true})
+        there.voters = nil
+        local again <close> = start(home, there, true)
+        local lock <close> = t.ok(bank:lock("x", t.patience))
+        t.eq(t.ok(bank:members())[1].disagrees, nil)
+        t.ok(again and lock)
     end),
 
     what_cannot_be_is_refused = t.in_folder(function(folder)

@@ -546,6 +546,15 @@ local cases = {
         t.eq(select(3, jobs.submit("ebb", "")), "nonode")
         t.eq(select(3, jobs.list "ebb"), "nonode")
         t.eq(select(3, jobs.stop()), "noname")
+        t.raises("option 'trusted' must be", jobs.serve, {trusted = 5})
+        t.raises("option 'file' must be", jobs.submit, "ebb", "", {file = io.stdout})
+        t.raises("option 'arguments' must be", jobs.submit, "ebb", "", {arguments = {5}})
+        t.raises("option 'signature' must be", jobs.submit, "ebb", "", {signature = true})
+        t.raises("option 'detach' must be", jobs.submit, "ebb", "", {detach = 1})
+        for _, odd in ipairs {mare.self(), "1", {}} do
+            t.raises("number expected", jobs.submit, "ebb", "", {timeout = odd})
+            t.raises("number expected", jobs.list, "ebb", odd)
+        end
         local _ <close> = peers.home()
         t.eq(select(3, jobs.submit("ebb", "")), "nonode")
         t.eq(node.export("x", print), true)

@@ -512,7 +512,7 @@ return {
         end), {"iterator", "coroutine", "process"})
     end,
 
-    -- What the coroutines of handlers and finalizers yield is theirs, however the process was killed.
+    -- What coroutines of handlers and finalizers yield is theirs, however the process was killed.
     generators_work_in_handlers_and_finalizers = function()
         local ways = {
             waits = function() mare.channel():receive() end,
@@ -535,7 +535,7 @@ return {
                 end
                 collectgarbage()
             end
-            setmetatable({}, {__gc = function() count "finalizer" end})
+            _G.kept = setmetatable({}, {__gc = function() count "finalizer" end}) -- until the end
             local function life()
                 coroutine.wrap(function()
                     local _guard <close> = setmetatable({}, {__close = function()

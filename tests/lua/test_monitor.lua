@@ -257,24 +257,63 @@ return {
 
     of_processes_that_have_ended_nothing_is_kept = function()
         local mnt = monitor.create()
-        local function memory_after(count)
-            for _ = 1, count do
-                t.ok(mare.spawn(function()
-                    local m = require "mare.monitor"
-                    m.take(mnt)
-                    m.release(mnt)
-                end):join(t.patience))
-            end
+        local grown = t.growth(300, function()
+            t.ok(mare.spawn(function()
+                local m = require "mare.monitor"
+                m.take(mnt)
+                m.release(mnt)
+            end):join(t.patience))
+        end, function()
             monitor.take(mnt, t.patience) -- after all that they have said
             monitor.release(mnt)
-            t.settle()
-            collectgarbage()
-            collectgarbage()
-            return collectgarbage "count" * 1024
-        end
-        local before = memory_after(300)
-        local grown = memory_after(300) - before
+        end)
         t.ok(grown < 300 * 24, grown) -- a name in a table takes more than that
+    end,
+
+    of_who_gave_up_nothing_is_kept = function()
+        local mnt, n = monitor.create(), t.gc_stress and 50 or 300
+        local p = holder(mnt)
+        local grown = t.growth(n, function() t.fails("timeout", monitor.take(mnt, 0)) end)
+        t.ok(grown < n * 24, grown)
+        p:kill()
+        t.ok(monitor.take(mnt, t.patience))
+        grown = t.growth(n, function() t.fails("timeout", monitor.wait(mnt, "none", 0)) end)
+        t.ok(grown < n * 24, grown)
+        grown = t.growth(n, function(i) t.fails("timeout", monitor.wait(mnt, "none" .. i, 0)) end)
+        t.ok(grown < n * 24, grown)
+        monitor.release(mnt)
+    end,
+
+    who_waits_again_stands_behind_the_others = function()
+        local mnt, ready, woken = monitor.create(), mare.channel(1), {}
+        local function waiter(name)
+            return mare.go(function()
+                t.ok(monitor.take(mnt, t.patience))
+                repeat ready:send(name) until monitor.wait(mnt, "c")
+                woken[#woken + 1] = name
+                monitor.release(mnt)
+            end)
+        end
+        local function waits(name) -- who has the lock next comes after that wait
+            t.eq(ready:receive(t.patience), name)
+            t.ok(monitor.take(mnt, t.patience))
+        end
+        local first = waiter "first"
+        waits "first"
+        monitor.release(mnt)
+        local second = waiter "second"
+        waits "second"
+        monitor.release(mnt)
+        first:cancel()
+        waits "first"
+        monitor.signal(mnt, "c")
+        monitor.release(mnt)
+        t.ok(second:join(t.patience))
+        t.ok(monitor.take(mnt, t.patience))
+        monitor.signal(mnt, "c")
+        monitor.release(mnt)
+        t.ok(first:join(t.patience))
+        t.eq(woken, {"second", "first"})
     end,
 
     a_buffer_between_processes = function()

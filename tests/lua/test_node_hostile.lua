@@ -349,6 +349,37 @@ return {
         goes_on(home.address)
     end,
 
+    -- A table with a function of a library stands for a value with a method of that name. Here the
+    -- function would do no harm; debug.debug would stop the node.
+    who_sends_functions_for_methods_has_none_called = function()
+        local lines, outcome = mare.channel(100), mare.channel(10, "outcome")
+        local home <close> = peers.home {log = lines, code = "source"}
+        local _ <close> = peers.join(home, {name = "enemy"}, [[
+            local outcome = find "outcome@home"
+            local service = assert(node._service("home", nil, 60)).channel
+            local function ask(...)
+                local reply = mare.channel(1)
+                assert(service:send(reply, ...))
+                outcome:send(select(3, reply:receive(60)))
+            end
+            ask("find", {find = table.pack})
+            ask("spawn", {}, {source = table.pack})
+            assert(service:send({trysend = table.pack}, "ping"))
+            assert(service:send({send = table.pack}, "alua", 1))
+            ask("find", "outcome, but not quite")
+            mare.sleep(1000)
+        ]])
+        for _, code in ipairs {"invalid", "invalid", "noname"} do
+            t.eq(outcome:receive(t.patience), code)
+        end
+        for _, what in ipairs {"string, but a table", "string, but a function",
+            "channel, but a table", "channel, but a table"} do
+            t.eq(lines:receive(t.patience), "a request of enemy: no " .. what)
+        end
+        outcome:close()
+        goes_on(home.address)
+    end,
+
     who_asks_for_nonsense_all_the_time_does_not_fill_the_disk = function()
         local lines, count, asked = mare.channel(1000), 0, 100
         local home <close> = peers.home {log = lines}

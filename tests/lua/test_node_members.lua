@@ -259,6 +259,53 @@ return {
         t.ok(home)
     end,
 
+    misuse_is_told_with_the_line_of_the_program = function()
+        local home <close> = peers.home()
+        local _ <close> = peers.join(home, {name = "flow"}, [[
+            node.export("f", print)
+            mare.channel(0, "ready")
+            mare.sleep(1000)
+        ]])
+        peers.find "ready@flow"
+        t.ok(node.export("f", print))
+        local here, odd = debug.getinfo(1, "S").short_src, coroutine.create(print)
+        local function blames(what, f)
+            local ok, message = pcall(f)
+            t.ok(not ok and message:sub(1, #here + 1) == here .. ":", message)
+            t.ok(message:find(what, 1, true), message)
+        end
+        for _, name in ipairs {"home", "flow"} do
+            local function spawn(what, key, value, ...)
+                local options, more = {node = name, [key] = value}, table.pack(...)
+                blames(what, function()
+                    mare.spawn(options, table.unpack(more, 1, more.n))
+                end)
+            end
+            spawn("unknown option 'lnk'", "lnk", true, "f")
+            spawn("option 'name' must be", "name", 5, "f")
+            spawn("option 'name' must be", "name", "a\0b", "f")
+            spawn("option 'memory' must be", "memory", 0.5, "f")
+            spawn("option 'link' must be", "link", 1, "f")
+            spawn("option 'monitor' must be", "monitor", "x", "f")
+            spawn("number expected", "timeout", mare.self(), "f")
+            spawn("cannot be NaN", "timeout", 0 / 0, "f")
+            spawn("got boolean", "timeout", 1, true)
+            spawn("no 'source'", "timeout", 1, {})
+            spawn("option 'source' must be", "timeout", 1, {source = print})
+            spawn("option 'name' must be", "timeout", 1, {source = "", name = {}})
+            spawn("arg 4: a coroutine cannot travel", "timeout", 5, "f", 1, odd)
+        end
+        blames("option 'node' must be", function() mare.spawn({node = 5}, "f") end)
+        blames("number expected", function() mare.find("a@flow", mare.self()) end)
+        blames("number expected", function() node.connect("flow:1", mare.self()) end)
+        blames("number expected", function() node.stop(mare.self()) end)
+        blames("channel expected", function() node.home() end)
+        blames("cannot be NaN", function() node.near(0 / 0) end)
+        blames("option 'keys' must be", function() node.start {name = "a", keys = "\0"} end)
+        t.eq(#node.near(-1), 0)
+        t.eq(#node.near(math.huge), 0)
+    end,
+
     an_address_that_cannot_be_one_is_like_any_that_is_not_reached = function()
         local _ <close> = peers.home {insecure = true}
         for _, address in ipairs {"/" .. ("x"):rep(200), "/\0", "a\0b:1"} do

@@ -88,6 +88,45 @@ return {
         p:kill()
     end,
 
+    a_cancel_that_finds_no_room_is_not_lost = function()
+        local go, got = mare.channel(1), mare.channel(10)
+        local p = mare.spawn(function()
+            local inbox = mare.channel(1, "rpc:" .. mare.self():id())
+            while go:receive() do
+                for _ = 1, 2 do got:send(inbox:receive()) end
+            end
+        end)
+        local function is_withdrawn()
+            go:send(true)
+            local kind, id = got:receive(t.patience)
+            local next_kind, next_id = got:receive(t.patience)
+            t.eq({kind, next_kind, next_id}, {"call", "cancel", id})
+        end
+        t.reaches(function() return mare.find("rpc:" .. p:id()) end)
+        t.fails("timeout", rpc.sync(p, "f", 0)()) -- that call has filled the inbox
+        is_withdrawn()
+        local code = mare.channel(1)
+        local call = rpc.async(p, "f", function(_, _, why) code:send(why) end)()
+        t.ok(call:cancel())
+        t.eq(code:receive(t.patience), "cancelled")
+        is_withdrawn()
+        p:kill()
+    end,
+
+    what_is_given_up_at_once_does_not_stay_open = function()
+        local p = mare.spawn(function()
+            local r = require "mare.rpc"
+            function hang() mare.channel():receive() end
+            function open() return r.open() end
+            r.serve()
+        end)
+        t.ok(sync(p, "open")())
+        local hang = rpc.sync(p, "hang", 0)
+        for _ = 1, t.gc_stress and 600 or 3000 do hang() end -- more than the inbox has room for
+        t.reaches(function() return sync(p, "open")() == 1 end)
+        p:kill()
+    end,
+
     an_answer_to_something_else_is_not_taken = function()
         local p = mare.spawn(function()
             local inbox = mare.channel(1, "rpc:" .. mare.self():id())

@@ -152,8 +152,8 @@ return {
         t.raises("negative or infinite", mare.timer, -1)
         t.raises("negative or infinite", mare.timer, math.huge)
         t.raises("negative or infinite", mare.timer, 0 / 0)
-        t.raises("a millisecond at least", mare.timer, 1, 0)
-        t.raises("a millisecond at least", mare.timer, 1, 0.0001)
+        t.raises("0.001 seconds or more", mare.timer, 1, 0)
+        t.raises("0.001 seconds or more", mare.timer, 1, 0.0001)
         t.raises("number expected", mare.timer, "soon")
     end,
 

@@ -77,6 +77,11 @@ int mare__arrival_try(const mare_coord *m, mare__arrival *a, mare_coord_effects 
     return 0;
 }
 
+int mare__arrival_is_stuck(const mare__arrival *a)
+{
+    return a->complained && !a->ready;
+}
+
 void mare__arrival_keep(const mare__arrival *a, uint64_t latest, uint64_t *out)
 {
     out[MARE__ARRIVAL_LATEST] = latest;

@@ -72,5 +72,8 @@ void mare__arrival_keep(const mare__arrival *a, uint64_t latest, uint64_t *out);
 mare_coord_status mare__arrival_recall(mare__arrival *a, uint64_t limit, const uint64_t *in,
                                        uint64_t *latest);
 
+/* Whether it has said NO_GROUP, and is not ready since. */
+int mare__arrival_is_stuck(const mare__arrival *a);
+
 /* Whether more than half of the founders are in the set; without a lease that is not asked. */
 int mare__arrival_enough(const mare_coord *m, const mare__arrival *a, mare__set set);

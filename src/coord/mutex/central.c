@@ -578,6 +578,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
         view->phase = "coordinator";
     view->leader = coordinator_of(m, c);
     view->epoch = c->epoch;
+    view->stuck = mare__arrival_is_stuck(&c->arrival);
 }
 
 static unsigned promises(const mare_coord_setup *setup)

@@ -453,6 +453,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
     view->lamport = x->clock;
     if (m->unsure && !m->waiting && !m->inside)
         view->phase = "unsure";
+    view->stuck = (int)x->complained;
 }
 
 static unsigned promises(const mare_coord_setup *setup)

@@ -383,6 +383,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
         view->phase = "greeting";
     view->lamport = r->clock;
     view->asked = view->waiting && r->asked;
+    view->stuck = mare__arrival_is_stuck(&r->arrival);
 }
 
 static unsigned promises(const mare_coord_setup *setup)

@@ -408,6 +408,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
     if (t->has && !m->inside)
         view->phase = "holding";
     view->epoch = t->epoch;
+    view->stuck = mare__arrival_is_stuck(&t->arrival);
 }
 
 static unsigned promises(const mare_coord_setup *setup)

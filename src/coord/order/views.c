@@ -472,6 +472,7 @@ static void look(const mare_coord *m, mare_coord_view *view)
     view->leader = v->view ? mare__views_leader_of(m) : MARE_COORD_NOBODY;
     view->vector = mare__param(m, ORDER) == CAUSAL ? v->casts.taken : NULL;
     view->lamport = v->clock;
+    view->stuck = !v->view && v->complained;
 }
 
 static unsigned promises(const mare_coord_setup *setup)
