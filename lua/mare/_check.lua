@@ -105,8 +105,9 @@ end
 --- Calls a C function with the value that a program gave as argument `index` of `name`. If the C
 --- function refuses it, the error names the program's line: the level is as above.
 function check.pass(name, index, level, f, ...)
-    local ok, result = pcall(f, ...)
-    if ok then return result end
+    local got = table.pack(pcall(f, ...))
+    if got[1] then return table.unpack(got, 2, got.n) end
+    local result = got[2]
     local why = tostring(result):match "%((.*)%)$" or result
     error(("bad argument #%d to '%s' (%s)"):format(index, name, why), level)
 end

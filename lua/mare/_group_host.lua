@@ -3,13 +3,17 @@
 -- program: they ask for locks, take part in elections, and want to know who is a member. Each lock
 -- has a line of the processes here that wait for it; the first one in it may hold the lock.
 --
--- An engine (_group.lua, _group_etcd.lua) adds: epoch(), of the lease that this member holds now,
--- or false; lock(name), the record of a lock; want(name), which gets the lock for the first in
--- line; withdraw(name, is_it), which takes a process out of the line; members(reply), which answers
--- who is in; attend(name, election), called when an election becomes known here; announce(name,
--- election), called when this member leads one; nominate(name, election) and stand_down(name,
--- election), called when this member becomes a candidate, and when it is none any more;
--- objects(algorithm), which says why an election cannot use that algorithm.
+-- An engine (_group.lua, _group_etcd.lua) adds these methods:
+--   epoch()                     the epoch of the lease that this member holds now, or false
+--   lock(name)                  the record of a lock
+--   want(name)                  gets the lock for the first in line
+--   withdraw(name, is_it)       takes a process out of the line
+--   members(reply)              answers who is in
+--   attend(name, election)      an election has become known here
+--   announce(name, election)    this member leads it
+--   nominate(name, election)    this member is a candidate
+--   stand_down(name, election)  this member is no candidate any more
+--   objects(algorithm)          why an election cannot use that algorithm
 local elections, time = require "mare._group_election", require "mare.time"
 local look = require "mare._group_look"
 

@@ -2,7 +2,7 @@
 -- Key files of chronyd: lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16 letters`. Keys of other
 -- kinds cannot be used, and are skipped. A program that asks for one of those is told its kind.
 
-local store = require "mare._keystore"
+local check, store = require "mare._check", require "mare._keystore"
 
 -- The bytes of a secret from its text in the file, or nil.
 local function secret_of(text)
@@ -34,6 +34,7 @@ end
 
 --- The keys by their numbers; or the one key that has a number. Or nil, message, code.
 return function(path, number)
+    check.argument("keys", path, 1, "string")
     local text, why = store.read(path)
     if not text then return nil, why, "io" end
     local keys, others, at = {}, {}, 0

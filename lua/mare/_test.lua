@@ -20,13 +20,22 @@ local function cases_of(folder, file)
     return cases
 end
 
+-- Whether it is a function, or {function, timeout = seconds} and nothing else.
+local function is_case(case)
+    if type(case) ~= "table" then return type(case) == "function" end
+    for key in pairs(case) do
+        if key ~= 1 and key ~= "timeout" then return false end
+    end
+    local timeout = case.timeout
+    return type(case[1]) == "function"
+        and (timeout == nil or (math.type(timeout) and timeout > 0) or false)
+end
+
 local function list(folder, file)
     local found = {}
     for name, case in pairs(cases_of(folder, file)) do
-        local body = type(case) == "table" and case[1] or case
         local timeout = type(case) == "table" and case.timeout or nil
-        if type(name) ~= "string" or type(body) ~= "function"
-            or timeout ~= nil and not (math.type(timeout) and timeout > 0) then
+        if type(name) ~= "string" or not is_case(case) then
             error(("%s: case %s: a case is name = function, or name = {function, timeout = "
                 .. "seconds}"):format(file, require "mare._show"(name)), 0)
         end

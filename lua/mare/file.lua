@@ -63,7 +63,7 @@ function file.lines(path, what, options)
     local timeout = options_of("lines", options, 3, NONE).timeout
     local opened, message = file.open(path, "r", timeout)
     if not opened then error(message, 2) end
-    local next_line = opened:lines(what)
+    local next_line = checks.pass("lines", 2, 3, opened.lines, opened, what)
     if not timeout then return next_line, opened, nil, opened end
     local function next_in_time()
         local line, why, code = opened:read(what or "l", timeout)

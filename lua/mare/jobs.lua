@@ -122,9 +122,9 @@ local function checked(reader, ok, answer, code)
     return nil, UNREADABLE, "badmsg"
 end
 
--- One request, and what came of it.
+-- One request, and what came of it. It is called in tail calls, by which its caller is the program.
 local function request(name, server, timeout, operation, details)
-    checks.argument(name, server, 1, "string", 4)
+    checks.argument(name, server, 1, "string")
     local deadline = checks.deadline(name, timeout or PATIENCE, 3)
     local watch, message, code = node.monitor()
     if not watch then return nil, message, code end

@@ -26,15 +26,17 @@ local function check_name(name)
         .. "lower case, 63 at most; not authority, previous or trusted"):format(name), "invalid"
 end
 
+local function are_days(days)
+    return type(days) == "number" and math.abs(days) < 36500
+end
+
 local function check(name, folder, subject, options, allowed)
-    checks.argument(name, folder, 1, "string")
-    checks.argument(name, subject, 2, "string")
-    checks.options(name, options or {}, 3, allowed, 4)
-    local days = options and options.days
-    if days ~= nil and not (type(days) == "number" and math.abs(days) < 36500) then
-        error("option 'days' must be a number, and less than 36500", 3)
-    end
-    return options or {}
+    checks.argument(name, folder, 1, "string", 4)
+    checks.argument(name, subject, 2, "string", 4)
+    options = options or {}
+    checks.options(name, options, 3, allowed, 4)
+    checks.option(name, options, 3, "days", are_days, "a number below 36500", 4)
+    return options
 end
 
 -- ---- The authority ------------------------------------------------------------------------------

@@ -111,11 +111,27 @@ end
 --- Two streams joined in memory: what is written to one is read from the other. Each way has room
 --- for so many bytes (65,536).
 function net.pair(room)
-    return raw.pair(room or 65536)
+    local one, other = checks.pass("pair", 1, 3, raw.pair, room or 65536)
+    return one, other
 end
 
 -- Options of net.udp that must be set before the bind, and their names for the socket.
 local early = {reuse = "reuseaddr", shared = "reuseport"}
+
+-- Sets what the options of net.udp say besides. A wrong one is a mistake at the program's line.
+local function set_option(socket, name, value)
+    local ok, set, message, code
+    if name == "limit" then
+        ok, set = pcall(socket.limit, socket, value)
+    else
+        ok, set, message, code = pcall(socket.option, socket, name, value)
+    end
+    if ok then return set, message, code end
+    local why = tostring(set):match "%((.*)%)$" or set
+    local unknown = why:match "^invalid (option '.*')$"
+    checks.blame(("bad argument #3 to 'udp' (%s)"):format(unknown and "unknown " .. unknown
+        or ("option '%s': %s"):format(tostring(name), why)))
+end
 
 --- A socket for datagrams at a host and port, or at a path; without them, at any address of this
 --- machine and a port that is free. Options: `reuse` and `shared` let others have the same port,
@@ -142,10 +158,8 @@ function net.udp(host, port, options, timeout)
     bound, message, code = bind(socket, set, host, port, function()
         local ok = socket
         for name, value in pairs(options) do
-            if name == "limit" then
-                socket:limit(value)
-            elseif ok and not early[name] and name ~= "both" then
-                ok, message, code = socket:option(name, value)
+            if ok and not early[name] and name ~= "both" then
+                ok, message, code = set_option(socket, name, value)
             end
         end
         return ok, message, code

@@ -30,6 +30,7 @@ end
 --- Sends a broadcast each `interval` seconds (1), `count` of them or for ever. Returns true, or
 --- nil, message, code. Options: also `interface` ("127.0.0.1").
 function rbs.beacon(group, port, options)
+    checks.address("beacon", group, port)
     options = options == nil and {} or options
     checks.argument("beacon", options, 3, "table")
     checks.options("beacon", options, 3, beacon_options)
@@ -61,6 +62,7 @@ Receiver.__index = Receiver
 --- Options: `interface`, `name` (up to 8 letters), `jitter`, `drift`, `wander` (as time.rbs), and
 --- `ahead`: nanoseconds by which to pretend that this clock is ahead.
 function rbs.receiver(group, port, options)
+    checks.address("receiver", group, port)
     options = options == nil and {} or options
     checks.argument("receiver", options, 3, "table")
     checks.options("receiver", options, 3, receiver_options)

@@ -200,11 +200,12 @@ function sc.blocked()
     return #blocked + sc.parked
 end
 
---- For mare._synchronized. `asker` has rules, a table that has the names of functions about which
---- somebody is to be asked; ask(request, park, reloads), which returns whether it asks, and then
---- sees to it that sc.conclude or sc.finish is called; drop(request), for one that nobody wants any
---- more; and conclude(tx, runs), which is told whether the guards still let it run, and returns
---- whether it does.
+--- For mare._synchronized. `asker` has these fields:
+---   rules                        a table with the names of functions that need somebody's consent
+---   ask(request, park, reloads)  returns whether it asks. If so, it later calls sc.conclude or
+---                                sc.finish
+---   drop(request)                nobody wants the request any more
+---   conclude(tx, runs)           `runs`: the guards still let it run. Returns whether it runs
 function sc.ask_first(asker)
     remote = asker
     sc.install()

@@ -262,15 +262,17 @@ end
 
 -- ---- Sources ------------------------------------------------------------------------------------
 
---- Calls the handler, in a coroutine of its own, for each event of the source; returns the source's
---- identifier. A source is a channel (its messages), a timer, a stream (what it reads), a listener
---- (its connections), a socket (its datagrams), a child (its end), a watch for signals, a watcher
---- of files, a source written in C, or a table: asynchronous, with `start(self, notify, finish)`,
---- which keeps them, calls `notify` with each event and `finish` at the end; synchronous with a
---- time limit, with `poll(self, seconds)`, which returns an event or nil; synchronous without one,
---- with `wait()`, which returns an event, or nil at the end, and runs in a thread of its own, in
---- another Lua state: it is copied there. `ended(message, code)`, if given, is called when the
---- source has ended by itself.
+--- Calls the handler, in a coroutine of its own, for each event of the source. Returns the source's
+--- identifier. `ended(message, code)`, if given, is called when the source has ended by itself.
+---
+--- A source is a channel (its messages), a timer, a stream (what it reads), a listener (its
+--- connections), a socket (its datagrams), a child (its end), a watch for signals, a watcher of
+--- files, a source written in C, or a table with one of these functions:
+---   start(self, notify, finish)  asynchronous: it keeps the two functions. It calls `notify` with
+---                                each event, and `finish` at the end
+---   poll(self, seconds)          synchronous with a time limit: returns an event, or nil
+---   wait()                       synchronous without one: returns an event, or nil at the end. It
+---                                runs in a thread of its own, in another Lua state, as a copy
 function scheduler.register_source(source, handler, whenended)
     mare._needs_routines "register_source"
     check("register_source", handler, 2, "function")

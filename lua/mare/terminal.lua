@@ -2,6 +2,7 @@
 -- The terminal that a program is used from: what is typed, without holding a worker; its size; and
 -- modes that are put back in the end (src/platform/terminal.c).
 local raw, signal = require "mare._terminal", require "mare.signal"
+local check = require("mare._check").argument
 
 local terminal = {is_tty = raw.is_tty}
 
@@ -45,6 +46,7 @@ function terminal.raw(on) return guard(on and "raw" or "usual") end
 
 --- Asks for a line that is not shown while it is typed.
 function terminal.password(prompt, timeout)
+    if prompt ~= nil then check("password", prompt, 1, "string") end
     local stream, message, code = terminal.input()
     if not stream then return nil, message, code end
     local quiet <close> = raw.is_tty(0) and guard "quiet" or nil

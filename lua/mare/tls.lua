@@ -145,14 +145,19 @@ local function check_names(options, name, index, also)
     end
 end
 
---- What one side brings along: `certificate` and `key` (paths of PEM files, or their text),
---- `password` of the key, `authorities` (a file, a folder, text; the system's), `verify` (true),
---- `protocols` (for ALPN), `min_version` ("1.2"), `max_version` ("1.3"), `ciphers`, `suites`,
---- `revoked` (lists of those whom the authorities have revoked), `resume` (whether sessions are),
---- `staple` (an OCSP response that a server gives: a path, or DER), `ocsp` ("check" or "require",
---- whether a client wants one), `names` (of a server: other certificates, by the name that a client
---- asks for); or, instead of certificates, `psk` (keys that both sides have, by identity). The
---- timeout is for the reading of all files.
+--- What one side brings along. The timeout is for reading all files. Options:
+---   certificate, key          paths of PEM files, or their text; `password` is that of the key
+---   psk                       instead of certificates: keys that both sides have, by identity
+---   authorities               a file, a folder or text; without it, those of the system
+---   verify                    whether to verify the peer (true)
+---   protocols                 for ALPN
+---   min_version, max_version  "1.2" and "1.3"
+---   ciphers, suites           which ones are allowed
+---   revoked                   lists of certificates that the authorities have revoked
+---   resume                    whether sessions are resumed
+---   staple                    the OCSP response that a server gives: a path, or DER
+---   ocsp                      "check" or "require": whether a client wants an OCSP response
+---   names                     other certificates of a server, by the name that a client asks for
 function tls.context(options, timeout)
     options = options or {}
     if type(options) ~= "table" then
@@ -259,7 +264,11 @@ function tls.selfsigned(names, days)
         error("bad argument #1 to 'selfsigned' (string or table expected, got " .. type(names)
             .. ")", 2)
     end
-    return raw.selfsigned(days or 30, table.unpack(names))
+    days = days == nil and 30 or days
+    checks.argument("selfsigned", days, 2, "number")
+    local certificate, key, code = checks.pass("selfsigned", 1, 3, raw.selfsigned, days,
+        table.unpack(names))
+    return certificate, key, code
 end
 
 return tls

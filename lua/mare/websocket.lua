@@ -640,6 +640,7 @@ end
 --- request that asks for none, or not as it should, is answered, and nil, message, code returned:
 --- the handler has nothing more to do then.
 function websocket.accept(request, options)
+    checks.argument("accept", request, 1, "table")
     options = options_of("accept", options, accept_options)
     local key, status = raw.check_request(request)
     if not key then return refuse(request, status) end

@@ -107,24 +107,38 @@ static struct line *take(struct mare__log *log, bool *over)
     return line;
 }
 
-// Tells of a failed write on standard error: nobody would read of it in a file that cannot be
-// written.
-static void tell_failure(const struct mare__sink *sink, int err)
+// Tells of a trouble with the file on standard error: nobody would read of it in a file that cannot
+// be written.
+static void tell_failure(const struct mare__sink *sink, const char *trouble, int err,
+                         const char *outcome)
 {
     struct mare__sink out = {.fd = -1};
     char text[768];
-    int size = snprintf(text, sizeof text,
-                        "mare: the log %.400s cannot be written: %s (what is logged meanwhile is "
-                        "lost, and counted)\n",
-                        sink->path, strerror(err));
+    int size = snprintf(text, sizeof text, "mare: the log %.400s cannot be %s: %s (%s)\n",
+                        sink->path, trouble, strerror(err), outcome);
     mare__sink_write(&out, text, (size_t)size);
+}
+
+// What was told of the file already.
+struct told {
+    bool failing; // the last write failed
+    bool stays;   // it could not be put aside
+};
+
+static void tell_news(const struct mare__sink *sink, int err, struct told *told)
+{
+    if (err && !told->failing && sink->path)
+        tell_failure(sink, "written", err, "what is logged meanwhile is lost, and counted");
+    if (sink->stays && !told->stays)
+        tell_failure(sink, "rotated", sink->stays, "the same file grows on");
+    *told = (struct told){.failing = err, .stays = sink->stays};
 }
 
 static void *serve(void *argument)
 {
     struct mare__log *log = argument;
     struct mare__sink sink = {.fd = -1};
-    bool failing = false; // the last write failed, and that was told
+    struct told told = {0};
     for (bool over = false;;) {
         struct line *line = take(log, &over);
         if (!line && over)
@@ -140,9 +154,7 @@ static void *serve(void *argument)
             line->sink->path = NULL; // the path belongs to the order's receiver now
         }
         int err = redirects ? 0 : mare__sink_write(&sink, line->bytes, line->length);
-        if (err && !failing && sink.path)
-            tell_failure(&sink, err);
-        failing = err;
+        tell_news(&sink, err, &told);
         mare__lock_acquire(&log->lock);
         log->waiting--;
         log->written += !err && !redirects;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The files of a log. Nothing here is fatal: a disk that is full today may have room tomorrow, so a
 // file that cannot be opened is tried again with the next line, and a line that was cut off is
-// ended before the next one.
+// ended before the next one. A file that cannot be put aside (its folder may be somebody else's)
+// grows on. That is tried again only when it has grown by its limit once more.
 #include "platform/sink.h"
 
 #include <errno.h>
@@ -37,12 +38,15 @@ static int open_file(struct mare__sink *sink)
     sink->fd = open(sink->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (sink->fd < 0)
         return errno;
-    sink->size = fstat(sink->fd, &stat) == 0 ? (uint64_t)stat.st_size : 0;
+    bool known = fstat(sink->fd, &stat) == 0;
+    sink->size = known ? (uint64_t)stat.st_size : 0;
+    sink->is_file = known && S_ISREG(stat.st_mode);
     sink->torn = is_torn(sink);
     return 0;
 }
 
-// path.1 becomes path.2 and so on, the last one goes, and the file becomes path.1.
+// path.1 becomes path.2 and so on, the last one goes, and the file becomes path.1. Returns 0, or an
+// errno value: then the file is still open.
 static int put_aside(struct mare__sink *sink)
 {
     size_t room = strlen(sink->path) + 16;
@@ -63,9 +67,17 @@ static int put_aside(struct mare__sink *sink)
     }
     mare__free(from);
     mare__free(to);
+    if (err && err != ENOENT) // ENOENT: somebody else has moved it
+        return err;
     close(sink->fd);
     sink->fd = -1;
-    return err && err != ENOENT ? err : open_file(sink);
+    return 0;
+}
+
+static bool is_full(const struct mare__sink *sink, size_t length)
+{
+    uint64_t limit = sink->again ? sink->again : sink->limit;
+    return sink->is_file && limit && sink->size > 0 && sink->size + length > limit;
 }
 
 static int write_all(struct mare__sink *sink, const char *bytes, size_t length)
@@ -90,8 +102,11 @@ static int write_all(struct mare__sink *sink, const char *bytes, size_t length)
 int mare__sink_write(struct mare__sink *sink, const char *line, size_t length)
 {
     int err = open_file(sink);
-    if (!err && sink->path && sink->limit && sink->size > 0 && sink->size + length > sink->limit)
-        err = put_aside(sink);
+    if (!err && is_full(sink, length)) {
+        sink->stays = put_aside(sink);
+        sink->again = sink->stays ? sink->size + sink->limit : 0;
+        err = open_file(sink);
+    }
     if (!err && sink->torn)
         err = write_all(sink, "\n", 1);
     return err ? err : write_all(sink, line, length);

@@ -11,8 +11,11 @@ struct mare__sink {
     uint64_t limit; // bytes after which the file is put aside; 0: never
     unsigned keep;  // how many such files there may be: path.1 is the latest
     int fd;         // -1: not open
+    bool is_file;   // and no device or pipe, which are never put aside
     uint64_t size;
-    bool torn; // its last line was not written to its end
+    bool torn;      // its last line was not written to its end
+    int stays;      // why the file could not be put aside, an errno value; 0: it could
+    uint64_t again; // the size at which that is tried again; 0: it did not fail
 };
 
 // Writes a line, in one piece; may block. 0, or an errno value: then it is lost.

@@ -3,11 +3,11 @@
 // them. This file counts frames before nghttp2 gets them, because many allowed frames cost this
 // side work and carry nothing:
 //
-//   a head in many CONTINUATION frames        so many, and then it is over
-//   streams begun and reset at once           the purse `resets`: each costs one, each stream that
-//   (CVE-2023-44487), or made to be reset     is answered brings one back, and time does
-//   SETTINGS, PING, PRIORITY, WINDOW_UPDATE,  the purse `controls`: each costs one, requests, bytes
-//   what nobody knows, DATA with nothing in   that were sent, and time bring some back
+//   a head in many CONTINUATION frames        a fixed number is allowed
+//   streams begun and reset at once           the purse `resets`: each costs one. A stream that is
+//   (CVE-2023-44487), or made to be reset     answered brings one back, and so does time
+//   SETTINGS, PING, PRIORITY, WINDOW_UPDATE,  the purse `controls`: each costs one. Requests, sent
+//   unknown frames, empty DATA                bytes and time bring some back
 //
 // DATA with a few bytes costs nothing, because many honest peers send small pieces. Only short DATA
 // that is padded costs: it may have no content.

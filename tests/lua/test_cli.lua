@@ -436,8 +436,8 @@ return {
             red = function() error "\27[31m" end]=]
         t.eq({got.code, got.out}, {1, "ok 1 - a\\x0anot ok 7 \\# x\nok 2 - fine\n"
             .. "not ok 3 - red\n#   test_odd.lua:2: \\x1b[31m\n1..3\n"})
-        for _, timeout in ipairs {"'x'", "-1", "0"} do
-            got = run("a = {function() end, timeout = " .. timeout .. "}")
+        for _, field in ipairs {"timeout = 'x'", "timeout = -1", "timeout = 0", "timout = 3"} do
+            got = run("a = {function() end, " .. field .. "}")
             t.eq({got.code, got.err}, {1, ""})
             t.ok(got.out:find('test_odd.lua: case "a": a case is name = function, or name = '
                 .. "{function, timeout = seconds}", 1, true), got.out)

@@ -225,6 +225,43 @@ TIME error -[?]: an object
         t.eq(#file.list(folder), 3)
     end),
 
+    -- What is in the way here is a folder; elsewhere the program may not write in the folder.
+    a_file_that_cannot_be_put_aside_grows_on = t.in_folder(function(folder)
+        local path = folder .. "/log"
+        t.ok(file.mkdir(path .. ".1"))
+        local result = shell.lua([[
+            local log, file = require "mare.log", require "mare.file"
+            local function write(from, to)
+                for i = from, to do log.info("line", {i = i}) end
+                log.flush(60)
+                print(log.stats().lost)
+            end
+            log.setup {to = arg[1], size = 1000, keep = 1}
+            write(1, 100)
+            file.remove(arg[1] .. ".1")
+            write(101, 200)
+        ]], path)
+        t.eq({result.out, result.err}, {"0\n0\n", "mare: the log " .. path .. " cannot be rotated: "
+            .. "Is a directory (the same file grows on)\n"})
+        local text, last = t.ok(file.read(path .. ".1")) .. t.ok(file.read(path)), nil
+        for i in text:gmatch "i=(%d+)" do
+            t.ok(not last or tonumber(i) == last + 1)
+            last = tonumber(i)
+        end
+        t.eq(last, 200)
+        t.ok(#file.read(path) <= 1000)
+    end),
+
+    -- A symbolic link to one stands for /dev/null itself, which would have been gone.
+    a_device_is_not_put_aside = t.in_folder(function(folder)
+        local path = folder .. "/log"
+        t.ok(file.symlink("/dev/null", path))
+        with({to = path, size = 100}, function()
+            for i = 1, 10 do log.info("line", {i = i}) end
+        end)
+        t.eq(file.list(folder), {"log"})
+    end),
+
     -- By a full disk, or by the kill of an earlier run.
     a_line_that_was_cut_off_is_ended = t.in_folder(function(folder)
         local path = folder .. "/log"

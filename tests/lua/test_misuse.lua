@@ -24,6 +24,39 @@ return {
         t.ok(got.out:find "called\t%d+\n", got.out)
     end, timeout = 300},
 
+    -- Whatever function of a module notices it.
+    a_wrong_argument_is_a_mistake_at_the_line_of_the_program = function()
+        local file, jobs, keys = require "mare.file", require "mare.jobs", require "mare.keys"
+        local net, ntp, rbs = require "mare.net", require "mare.ntp", require "mare.rbs"
+        local terminal, tls = require "mare.terminal", require "mare.tls"
+        local websocket, here = require "mare.websocket", debug.getinfo(1, "S").source:sub(2)
+        for i, case in ipairs {
+            {"#2 to 'lines' %(string expected", file.lines, here, {}},
+            {"#1 to 'list' %(string expected", jobs.list, {}},
+            {"#3 to 'list' %(number expected", jobs.list, "here", "soon"},
+            {"#1 to 'show' %(string expected", jobs.show, {}, "name"},
+            {"#1 to 'cancel' %(string expected", jobs.cancel, {}, "name"},
+            {"#1 to 'authority' %(string expected", keys.authority, {}},
+            {"#2 to 'issue' %(string expected", keys.issue, "folder", {}},
+            {"#2 to 'secret' %(string expected", keys.secret, "folder", {}},
+            {"#2 to 'rotate' %(string expected", keys.rotate, "folder", {}},
+            {"#3 to 'issue' %(option 'days' must be", keys.issue, "folder", "x", {days = "x"}},
+            {"#1 to 'pair' %(number expected", net.pair, {}},
+            {"#1 to 'keys' %(string expected", ntp.keys, {}},
+            {"#1 to 'beacon' %(string expected", rbs.beacon, {}},
+            {"#2 to 'receiver' %(number expected", rbs.receiver, "239.1.1.1", {}},
+            {"#1 to 'password' %(string expected", terminal.password, {}},
+            {"#1 to 'selfsigned' %(between 1 and 64 names", tls.selfsigned, {}},
+            {"#2 to 'selfsigned' %(number expected", tls.selfsigned, "localhost", {}},
+            {"#1 to 'accept' %(table expected", websocket.accept},
+        } do
+            t.raises("^[^:]*test_misuse.lua:%d+: bad argument " .. case[1], function()
+                local one, two = case[2](table.unpack(case, 3))
+                return one, two, i
+            end)
+        end
+    end,
+
     a_finalizer_cannot_be_taken_away = function()
         prints("alive", [[
             local mare = require "mare"

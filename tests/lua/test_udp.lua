@@ -507,8 +507,14 @@ return {
         t.raises("#2 to 'udp'", net.udp, HERE, "x")
         t.raises("#3 to 'udp'", net.udp, HERE, 0, "x")
         t.raises("65535", net.udp, HERE, 65536)
-        t.raises("invalid option 'colour'", net.udp, HERE, 0, {colour = true})
-        t.raises("boolean expected", net.udp, HERE, 0, {broadcast = 1})
+        for pattern, options in pairs {
+            ["unknown option 'colour'"] = {colour = true},
+            ["option 'broadcast': boolean expected, got number"] = {broadcast = 1},
+            ["option 'limit': number expected, got table"] = {limit = {}},
+        } do
+            t.raises("^[^:]*test_udp.lua:%d+: bad argument #3 to 'udp' %(" .. pattern .. "%)$",
+                function() net.udp(HERE, 0, options) end)
+        end
         t.raises("255", a.option, a, "ttl", 256)
         t.raises("255", a.option, a, "ttl", 0)
         t.raises("negative", a.option, a, "send_buffer", -1)

@@ -262,13 +262,17 @@ local function request_on(connection, wanted, finished)
     return nil, message, code, true
 end
 
---- Makes a request: `url`, or a table with `url`, `method`, `headers`, `body` (a string, a function
---- that returns part after part, a file, a stream, with its `length` if that is known) or `file` (a
---- path), `timeout` (seconds
---- for each step, or a deadline for all of it), `connect_time` (what of it may be spent on
---- connecting), and for https `tls`, as for `tls.connect`. Returns
---- the response (`status`, `headers`, `response:read()`, `response:text()`, `response:close()`), or
---- nil, message, code, and true if the server may have got the request.
+--- Makes a request: a URL, or a table with these fields:
+---   url, method, headers
+---   body          a string, a function that returns part after part, a file or a stream; with its
+---                 `length`, if that is known
+---   file          instead: the path of a file to send
+---   timeout       seconds for each step, or a deadline for all of it
+---   connect_time  how much of that connecting may take
+---   tls           for https, as for `tls.connect`
+--- Returns the response (`status`, `headers`, `response:read()`, `response:text()`,
+--- `response:close()`). On a failure it returns nil, message, code, and true if the server may have
+--- got the request.
 function http.request(what)
     local wanted, message, code = prepare(what, false)
     if not wanted then return nil, message, code end
