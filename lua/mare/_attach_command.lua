@@ -3,7 +3,7 @@
 local mare, node, client = require "mare", require "mare.node", require "mare._job_client"
 local terminal = require "mare.terminal"
 
-local PIECE = 16 << 10 -- bytes of what is typed, in one message
+local PIECE, LATE = 16 << 10, 5 -- bytes typed, in one message; seconds for answers after the end
 local FLAGS = {["--insecure"] = true, ["--json"] = true}
 
 -- The next answer, or the end.
@@ -11,6 +11,7 @@ local function next_answer(answers, server, watch)
     local outcome = table.pack(node._await(answers, server, watch))
     if outcome[1] == nil then client.give_up(outcome[2], outcome[3]) end
     if outcome[1] == "refused" then client.give_up(outcome[2], "denied") end
+    if outcome[1] == "gone" then client.give_up(outcome[2], "nonode") end
     return outcome[1], outcome[2]
 end
 
@@ -23,6 +24,11 @@ return function(...)
         "mare.attach", lines, answers, mare.self())
     if not process and code == "noname" then message, code = "nobody may attach to it", "denied" end
     if not process then client.give_up(message, code) end
+    mare.go(function() -- a line may end the process that evaluates it
+        local why = select(2, process:join())
+        mare.sleep(LATE) -- what it has answered may still be on its way
+        answers:send("gone", ("the console there has ended: %s"):format(why))
+    end):detach()
     local _, name = next_answer(answers, server, watch)
     local input, talks, pending = terminal.input(), terminal.is_tty(0), ""
     local function prompt(text)

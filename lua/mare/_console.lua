@@ -29,7 +29,7 @@ local function may(rights, from)
     return node._proves() and rights.names[from:match "^[^+]*"] or false
 end
 
-local function evaluate(text)
+local function evaluate(text, print)
     local chunk, message = line.compile(text)
     if not chunk then
         if message then print(message) end
@@ -56,12 +56,13 @@ return function(rights, lines, answers, client)
         console:kill()
     end, client, mare.self())
     _G.mare = mare
-    function _G.print(...)
+    local function print(...)
         local words = pack(...)
         for i = 1, words.n do words[i] = tostring(words[i]) end
         local text = concat(words, "\t") .. "\n"
         for at = 1, #text, PIECE do answers:send("text", sub(text, at, at + PIECE - 1)) end
     end
+    _G.print = print
     answers:send("ready", node._name())
     local function typed()
         local parts = {}
@@ -75,7 +76,7 @@ return function(rights, lines, answers, client)
     local text = typed()
     while text do
         log.info("typed", {peer = from, text = text})
-        local ok, more = pcall(evaluate, text)
+        local ok, more = pcall(evaluate, text, print)
         if not answers:send("done", ok and more) then break end
         text = typed()
     end

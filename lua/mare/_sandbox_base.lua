@@ -5,9 +5,10 @@
 -- does table.concat of a table whose __index is a function in C). Nothing here calls a method of a
 -- string: the program may have replaced it.
 local raw_load, create, sethook = load, coroutine.create, debug.sethook
-local metatable_of, set_metatable, plain_tostring = debug.getmetatable, setmetatable, tostring
+local metatable_of, plain_tostring = debug.getmetatable, tostring
 local concat, insert, remove, move = table.concat, table.insert, table.remove, table.move
-local format, find, sub = string.format, string.find, string.sub
+local format, find, sub, gsub = string.format, string.find, string.sub, string.gsub
+local getinfo = debug.getinfo
 
 local PIECE, MANY = 256, 100000
 
@@ -19,6 +20,26 @@ end
 local base = {assert = assert, error = error, getmetatable = getmetatable, next = next,
     pairs = pairs, pcall = pcall, rawequal = rawequal, rawget = rawget, rawlen = rawlen,
     rawset = rawset, select = select, tonumber = tonumber, type = type, _VERSION = _VERSION}
+
+-- Raises an error of a library again, with the line of the program instead of one of Maré.
+local function blame(message)
+    if type(message) ~= "string" or message == "not enough memory" then error(message, 0) end
+    message = gsub(message, "^mare%._[%l_]+:%d+: ", "")
+    message = gsub(message, "^(bad argument #%d+ to ')%l+%.", "%1") -- C was called by pcall
+    local level, frame = 2, getinfo(2, "Sl")
+    while frame and (frame.currentline <= 0 or sub(frame.source, 1, 6) == "=mare.") do
+        level = level + 1
+        frame = getinfo(level, "Sl")
+    end
+    error(frame and format("%s:%d: %s", frame.short_src, frame.currentline, message) or message, 0)
+end
+
+--- For `return base.checked(pcall(f, ...))`, where f calls nothing of the program.
+function base.checked(ok, ...)
+    if ok then return ... end
+    return blame((...))
+end
+local checked = base.checked
 
 -- ---- Basic functions ----------------------------------------------------------------------------
 
@@ -50,7 +71,7 @@ function base.setmetatable(value, metatable)
     if type(metatable) == "table" and rawget(metatable, "__gc") ~= nil then
         error("a metatable with '__gc' is not allowed here", 2)
     end
-    return set_metatable(value, metatable)
+    return checked(pcall(setmetatable, value, metatable))
 end
 
 local COLLECTS = {collect = "collect", step = "step", count = "count"}
@@ -64,7 +85,7 @@ function base.collectgarbage(what)
 end
 
 -- Numbers instead of addresses: code must not learn those.
-local numbers, count = set_metatable({}, {__mode = "k"}), 0
+local numbers, count = setmetatable({}, {__mode = "k"}), 0
 local ADDRESS = {table = true, ["function"] = true, thread = true, userdata = true}
 
 function base.tostring(...)
@@ -164,7 +185,7 @@ end
 
 function tables.concat(list, separator, first, last)
     check_table("concat", list)
-    if is_plain(list) then return concat(list, separator, first, last) end
+    if is_plain(list) then return checked(pcall(concat, list, separator, first, last)) end
     local copy = {}
     for i = first or 1, last or #list do
         local value = list[i]
@@ -173,12 +194,12 @@ function tables.concat(list, separator, first, last)
         end
         copy[#copy + 1] = value
     end
-    return concat(copy, separator)
+    return checked(pcall(concat, copy, separator))
 end
 
 function tables.insert(list, ...)
     check_table("insert", list)
-    if is_short(list, whole((...))) then return insert(list, ...) end
+    if is_short(list, whole((...))) then return checked(pcall(insert, list, ...)) end
     local given, size = select("#", ...), #list + 1
     if given == 1 then
         list[size] = ...
@@ -196,7 +217,7 @@ end
 
 function tables.remove(list, ...)
     check_table("remove", list)
-    if is_short(list, whole((...))) then return remove(list, ...) end
+    if is_short(list, whole((...))) then return checked(pcall(remove, list, ...)) end
     local size = #list
     local at = size
     if select("#", ...) > 0 then at = whole((...)) end
@@ -216,9 +237,9 @@ function tables.move(from, first, last, to, into)
     local short = math.type(first) ~= "integer" or math.type(last) ~= "integer"
         or last < first or last - first >= 0 and last - first < MANY
     if type(into) ~= "table" or short and is_plain(from) and is_plain(into) then
-        return move(from, first, last, to, into)
+        return checked(pcall(move, from, first, last, to, into))
     end
-    move({}, first, first, to, {}) -- makes C check the arguments
+    checked(pcall(move, {}, first, first, to, {})) -- makes C check the arguments
     if to > last or to <= first or into ~= from then
         for i = 0, last - first do into[to + i] = from[first + i] end
     else
@@ -242,20 +263,28 @@ local function merge(list, into, from, middle, to, before)
 end
 
 -- A merge sort: a wrong comparison does no harm.
-function tables.sort(list, before)
-    check_table("sort", list)
-    if before ~= nil and type(before) ~= "function" then bad("sort", 2, "function", before) end
+local function sort(list, before)
     local size, here, there = #list, {}, {}
     for i = 1, size do here[i] = list[i] end
     local width = 1
     while width < size do
         for from = 1, size, 2 * width do
             local middle = math.min(from + width, size + 1)
-            merge(here, there, from, middle, math.min(from + 2 * width, size + 1), before or less)
+            merge(here, there, from, middle, math.min(from + 2 * width, size + 1), before)
         end
         here, there, width = there, here, 2 * width
     end
     for i = 1, size do list[i] = here[i] end
+end
+
+function tables.sort(list, before)
+    check_table("sort", list)
+    if type(before) == "function" then return sort(list, before) end
+    if before ~= nil then bad("sort", 2, "function", before) end
+    local ok, message = pcall(sort, list, less)
+    if ok then return end
+    if type(message) == "string" and find(message, "^mare%._sandbox_base:") then blame(message) end
+    error(message, 0) -- of a metamethod of the program
 end
 
 base.tables = tables

@@ -4,7 +4,7 @@
 -- between them. Functions of the program are called from Lua code, where they can wait. There is no
 -- `dump`, and no text contains an address. (Nothing here calls a method of a string: the program
 -- may have replaced it.)
-local raw, pattern = string, require "mare._pattern"
+local raw, pattern, checked = string, require "mare._pattern", require "mare._sandbox_base".checked
 local find, sub, byte, rep, gsub = raw.find, raw.sub, raw.byte, raw.rep, raw.gsub
 local format = raw.format
 local concat, unpack, pack = table.concat, table.unpack, table.pack
@@ -74,8 +74,7 @@ local function exponent_of(p)
     return exponent
 end
 
--- As string.find, with an index in the subject.
-local function search(s, p, init)
+local function find_pattern(s, p, init)
     local exponent = exponent_of(p)
     if not exponent then return find_text(s, p, init) end
     local steps = (#s - init + 2) ^ exponent * #p -- the steps from one start
@@ -90,6 +89,9 @@ local function search(s, p, init)
     end
     return nil
 end
+
+-- As string.find, with an index in the subject.
+local function search(s, p, init) return checked(pcall(find_pattern, s, p, init)) end
 
 -- ---- Finding ------------------------------------------------------------------------------------
 
@@ -234,7 +236,7 @@ return function(show)
                 given[i] = show(given[i])
             end
         end
-        return format(template, unpack(given, 1, given.n))
+        return checked(pcall(format, template, unpack(given, 1, given.n)))
     end
     return library
 end

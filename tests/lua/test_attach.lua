@@ -38,6 +38,19 @@ return {
         t.eq(#tides, 0)
     end,
 
+    who_ends_the_process_of_its_lines_is_told = function()
+        local home <close> = peers.home {attach = {"everybody"}}
+        for line, why in pairs {["mare.self():kill 'enough'"] = "enough",
+            ["debug.sethook(function() error 'oh' end, 'l')"] = "oh"} do
+            local result = attach(home, "1\n" .. line .. "\n2\n")
+            t.eq({result.code, result.out:match "^%d\n"}, {121, "1\n"}, line)
+            t.ok(result.err:find "^mare attach: the console there has ended: ", result.err)
+            t.ok(result.err:find(why, 1, true), result.err)
+        end
+        local result = attach(home, "print = nil\n1\n")
+        t.eq({result.code, result.out}, {0, "1\n"})
+    end,
+
     who_is_not_named_is_refused_and_that_is_logged = function()
         logged(function(records)
             for _, names in ipairs {{}, {"submit"}, {"flow"}} do -- names that nobody has proved

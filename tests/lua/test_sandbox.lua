@@ -424,6 +424,34 @@ local uses = {
         t.eq(select(3, job:wait(t.patience)), "killed")
     end,
 
+    misuse_of_a_library_is_told_with_the_programs_line = function()
+        local calls = {[ [[("x"):find "("]] ] = "unfinished capture",
+            [ [[(("x"):rep(1000)):match(("x-"):rep(9) .. "%")]] ] = "malformed pattern",
+            [ [[for _ in ("x"):gmatch "[" do end]] ] = "malformed pattern",
+            [ [[("%y"):format(1)]] ] = "invalid conversion '%y' to 'format'",
+            [ [[("%d"):format("x")]] ] = "bad argument #2 to 'format' (number expected",
+            [ [[table.concat({{}})]] ] = "invalid value (table) at index 1 in table for 'concat'",
+            [ [[table.concat({}, {})]] ] = "bad argument #2 to 'concat' (string expected",
+            [ [[table.concat(setmetatable({}, {}), {})]] ] = "bad argument #2 to 'concat' (string",
+            [ [[table.insert({}, 5, 1)]] ] = "bad argument #2 to 'insert' (position out of bounds)",
+            [ [[table.remove({}, {})]] ] = "bad argument #2 to 'remove' (number expected",
+            [ [[table.move({}, 1, {}, 1)]] ] = "bad argument #3 to 'move' (number expected",
+            [ [[table.sort {1, "x"}]] ] = "attempt to compare",
+            [ [[setmetatable(1, {})]] ] = "bad argument #1 to 'setmetatable' (table expected",
+            [ [[table.sort({1, 2}, function() error("mine", 0) end)]] ] = "mine",
+            [ [[table.sort {setmetatable({}, {__lt = function() error("mine", 0) end}), 1}]] ] =
+                "mine"}
+        for call, expected in pairs(calls) do
+            local where = expected ~= "mine" and "x.lua:3: " or ""
+            local text = ("local function f()\nlocal a = 1\n%s\nreturn a end\n\nf()"):format(call)
+            local ok, message, code = sandbox.run({name = "x.lua"}, text)
+            t.eq({ok, code}, {nil, "failed"}, call)
+            t.eq(message:sub(1, #where + #expected), where .. expected, call)
+        end
+        t.fails("memory", sandbox.run({memory = 4 << 20}, "return table.concat({('x'):rep(1 << 20),\
+            ('x'):rep(1 << 20), ('x'):rep(1 << 20)})"))
+    end,
+
     misuse_is_refused = function()
         t.raises("table expected", sandbox.run, nil, "")
         t.raises("unknown option 'tiem'", sandbox.run, {tiem = 1}, "")
