@@ -122,6 +122,7 @@ local function rules_of(self)
             if was then self.group = nil end
             return was
         end,
+        knows = function(who) return not self.down[id_of(who)] end,
     }
 end
 

@@ -36,7 +36,8 @@
 --
 -- Assumed: messages from one to another arrive in order, and the end of a process is told after the
 -- last of them, of the dead alone. A participant keeps what it has committed until the member says,
--- by `floor`, that all have acknowledged it.
+-- by `floor`, that all have acknowledged it; or until the member has ended: then it tells the other
+-- participants its state, and forgets. Whoever asks later has heard that before the answer.
 local transaction = {}
 
 -- ---- The member ---------------------------------------------------------------------------------
@@ -164,8 +165,8 @@ local participant = {}
 participant.__index = participant
 
 --- `rules` has guard(request, member) -> "yes" | "no" | "error", detail; changes(request, member),
---- whether fire(request, member) may change anything; and ended(key), which returns whether it has
---- changed anything.
+--- whether fire(request, member) may change anything; ended(key), which returns whether it has
+--- changed anything; and knows(key), of another synchronizer: false from ended(key) on.
 function transaction.participant(key, send, rules)
     return setmetatable({
         key = key, send = send, rules = rules,
@@ -175,10 +176,10 @@ function transaction.participant(key, send, rules)
         recalled = false, -- whether all readers were asked to say when they are over
         queue = {},     -- transactions that wait for the lock
         parked = {},    -- transactions that may not run now; they go before those in the queue
-        committed = {}, -- by member: committed transactions of several synchronizers
+        committed = {}, -- by member and number: transactions of several synchronizers, their lists
         refused = {},   -- members whose request was refused since the last change; also in order
-        dead = {},      -- keys of those that have ended
-        graves = {},    -- ended keys that the rules were not told yet, because the state is locked
+        dead = {},      -- keys of those that have ended, until the rules are told;
+        graves = {},    -- also in order: they are not told while the state is locked
     }, participant)
 end
 
@@ -258,7 +259,9 @@ end
 
 local function advance(self)
     while not self.lock and self.graves[1] and is_alone(self) do
-        if self.rules.ended(table.remove(self.graves, 1)) then changed(self) end
+        local key = table.remove(self.graves, 1)
+        self.dead[key] = nil
+        if self.rules.ended(key) then changed(self) end
     end
     local queue = self.queue
     while not self.lock and not self.graves[1] and queue[1] and examine(self, queue[1]) do
@@ -266,16 +269,33 @@ local function advance(self)
     end
 end
 
+local function is_dead(self, key)
+    return self.dead[key] or key ~= self.key and not self.rules.knows(key)
+end
+
+-- Sends to the other participants of a list that live.
+local function spread(self, list, kind, ...)
+    for _, key in ipairs(list) do
+        if key ~= self.key and not is_dead(self, key) then self.send(key, kind, ...) end
+    end
+end
+
+-- Keeps what was committed, for those that may ask. If the member has ended, they are told at once
+-- what they would hear if they asked.
+local function keep(self, tx)
+    local member, id = tx.member, tx.id
+    if self.dead[member] then return spread(self, tx.list, "state", member, id, "committed") end
+    self.committed[member] = self.committed[member] or {}
+    self.committed[member][id] = tx.list
+    self.send(member, "ack", id)
+end
+
 local function finish(self, outcome)
     local tx = self.lock
     self.lock = nil
     if outcome == "committed" then
         self.rules.fire(tx.request, tx.member)
-        if #tx.list > 1 then
-            self.committed[tx.member] = self.committed[tx.member] or {}
-            self.committed[tx.member][tx.id] = true
-            self.send(tx.member, "ack", tx.id)
-        end
+        if #tx.list > 1 then keep(self, tx) end
         changed(self)
     end
     for key in pairs(tx.queries or {}) do self.send(key, "state", tx.member, tx.id, outcome) end
@@ -338,27 +358,27 @@ end
 
 local function arbiter_of(self, tx)
     for _, key in ipairs(tx.list) do
-        if not self.dead[key] then return key end
+        if not is_dead(self, key) then return key end
     end
 end
 
 local function decide(self, outcome)
     local tx = self.lock
-    for _, key in ipairs(tx.list) do
-        if key ~= self.key and not self.dead[key] then
-            self.send(key, "decide", tx.member, tx.id, outcome)
-        end
-    end
+    spread(self, tx.list, "decide", tx.member, tx.id, outcome)
     finish(self, outcome)
 end
 
--- The arbiter knows enough when all participants that live have answered.
+-- The arbiter knows enough when one of the participants that live has committed, or all of them
+-- have answered.
 local function count_answers(self)
-    local tx = self.lock
+    local tx, all = self.lock, true
     for _, key in ipairs(tx.list) do
-        if key ~= self.key and not self.dead[key] and not tx.answers[key] then return end
+        if key ~= self.key and not is_dead(self, key) then
+            if tx.news and tx.news[key] then return decide(self, "committed") end
+            all = all and tx.answers[key]
+        end
     end
-    decide(self, "aborted")
+    if all then decide(self, "aborted") end
 end
 
 -- Answers arbiters, once this one has heard what they have heard.
@@ -384,11 +404,7 @@ local function resolve(self)
     end
     if not tx.answers then
         tx.answers = {}
-        for _, key in ipairs(tx.list) do
-            if key ~= self.key and not self.dead[key] then
-                self.send(key, "query", tx.member, tx.id)
-            end
-        end
+        spread(self, tx.list, "query", tx.member, tx.id)
     end
     count_answers(self)
 end
@@ -416,24 +432,49 @@ function participant:query(from, member, id)
     if self.dead[member] then answer_queries(self) end
 end
 
+--- One says what it knows: it was asked, or it has committed and heard that the member has ended.
+--- It does not keep that, and might say "aborted" later. But only the arbiter may act on it.
 function participant:state(from, member, id, answer)
     local tx = prepared(self, member, id)
-    if not tx or not tx.answers then return end
+    if not tx then return end
+    if answer == "committed" then
+        tx.news = tx.news or {}
+        tx.news[from] = true
+    end
+    if not tx.answers then return end
     tx.answers[from] = true
-    if answer == "committed" then return decide(self, "committed") end
     count_answers(self)
 end
 
-function participant:decide(_, member, id, outcome)
-    if prepared(self, member, id) then finish(self, outcome) end
+function participant:decide(from, member, id, outcome)
+    local tx = prepared(self, member, id)
+    if tx then finish(self, tx.news and tx.news[from] and "committed" or outcome) end
+end
+
+-- Forgets what is kept for a member that has ended.
+local function forget(self, member)
+    drop(self.queue, member)
+    drop(self.parked, member)
+    release(self, member)
+    if self.refused[member] then
+        self.refused[member] = nil
+        for i = #self.refused, 1, -1 do
+            if self.refused[i] == member then table.remove(self.refused, i) end
+        end
+    end
+    local committed, ids = self.committed[member] or {}, {}
+    self.committed[member] = nil
+    for id in pairs(committed) do ids[#ids + 1] = id end
+    table.sort(ids)
+    for _, id in ipairs(ids) do
+        spread(self, committed[id], "state", member, id, "committed")
+    end
 end
 
 --- A member or another participant has ended.
 function participant:ended(who)
     self.dead[who] = true
-    drop(self.queue, who)
-    drop(self.parked, who)
-    release(self, who)
+    forget(self, who)
     table.insert(self.graves, who)
     if self.lock and self.dead[self.lock.member] then resolve(self) end
     advance(self)

@@ -25,6 +25,8 @@ local CAPACITY = 256
 local box              -- where messages arrive
 local addresses = {}   -- key -> {key, channel, process, caller}, members and other synchronizers
 local keys = {}        -- process -> key; several references may be the same process
+local homes = {}       -- process -> all its keys: it may be a member, and a synchronizer
+local stopped = {}     -- keys of synchronizers that have stopped, in processes that live
 local constraints, triggers = {}, {} -- key of a member -> fname -> list of functions
 local exits = {}       -- key of a member -> list of functions
 local pending = {}     -- number -> a rule that a process was asked to accept
@@ -65,6 +67,17 @@ local function run_all(list, ...)
     end
 end
 
+-- No request that asks one that has ended is ever executed: so the lists with it are not needed.
+local function drop_lists(key)
+    for _, of_member in pairs(lists) do
+        for number, list in pairs(of_member) do
+            for _, other in ipairs(list) do
+                if other == key then of_member[number] = nil end
+            end
+        end
+    end
+end
+
 local rules = {
     guard = guard,
     changes = changes,
@@ -77,8 +90,10 @@ local rules = {
         for process, its_key in pairs(keys) do
             if its_key == key then keys[process] = nil end
         end
+        drop_lists(key)
         return actions ~= nil
     end,
+    knows = function(key) return addresses[key] ~= nil end,
 }
 
 -- ---- Messages -----------------------------------------------------------------------------------
@@ -99,11 +114,26 @@ end
 
 local function learn(it)
     insist(who.is_address(it))
-    if not addresses[it.key] and it.key ~= me.key then
-        addresses[it.key], keys[it.process] = it, it.key
-        it.process:monitor(box)
+    local key, process = it.key, it.process
+    if not addresses[key] and key ~= me.key and not stopped[key] then
+        addresses[key], keys[process] = it, key
+        if not homes[process] then
+            homes[process] = {}
+            process:monitor(box)
+        end
+        table.insert(homes[process], key)
     end
-    return it.key
+    return key
+end
+
+-- A process has ended, and all that it was here.
+local function hear_end(process)
+    local its_keys = homes[process]
+    homes[process] = nil
+    for _, key in ipairs(its_keys) do
+        if not stopped[key] then machine:ended(key) end
+        stopped[key] = nil
+    end
 end
 
 -- A process says who it is, and that it has accepted a rule.
@@ -152,10 +182,12 @@ local function dispatch(kind, from, ...)
     elseif BETWEEN[kind] then
         machine[kind](machine, learn(from), ...)
     elseif kind == "gone" then
-        insist(type(from) == "string")
-        machine:ended(from)
-    elseif getmetatable(kind) == "process" and keys[kind] and not kind:alive() then
-        machine:ended(keys[kind])
+        if addresses[from] and not stopped[from] then
+            stopped[from] = true
+            machine:ended(from)
+        end
+    elseif getmetatable(kind) == "process" and homes[kind] and not kind:alive() then
+        hear_end(kind)
     end
 end
 

@@ -654,6 +654,91 @@ return {
         t.ok(refused > 0)
     end,
 
+    of_members_that_have_ended_nothing_is_kept = {function()
+        local synchronizer, ended, made = require "mare.synchronizer", 0, 0
+        local function yes() return true end
+        local other = mare.spawn(function()
+            local its = require "mare.synchronizer"
+            function rule(p) -- luacheck: ignore
+                its.add_constraint(p, "f", function() return true end)
+                its.add_trigger(p, "f", function() end)
+            end
+            require "mare.rpc".serve()
+        end)
+        t.leaves_nothing(t.gc_stress and 20 or 100, function()
+            local p = mare.spawn(function()
+                function f() return "f" end -- luacheck: ignore
+                function g() end -- luacheck: ignore
+                require "mare.sc".serial(true) -- who is refused is not kept here
+                require "mare.rpc".serve()
+            end)
+            made = made + 1
+            t.ok(synchronizer.add_constraint(p, "f", yes, t.patience))
+            t.ok(synchronizer.add_trigger(p, "f", yes, t.patience))
+            t.ok(synchronizer.add_constraint(p, "g", function() return false end, t.patience))
+            t.ok(synchronizer.add_exit(p, function() ended = ended + 1 end))
+            sync(other, "rule")(p)
+            t.eq(sync(p, "f")(), "f")
+            t.fails("timeout", rpc.sync(p, "g", 0.002)())
+            p:kill()
+        end, function()
+            t.reaches(function() return ended == made end)
+        end)
+        other:kill()
+        synchronizer.stop()
+    end, timeout = 120},
+
+    of_synchronizers_that_have_ended_nothing_is_kept = {function()
+        local synchronizer, ready = require "mare.synchronizer", mare.channel(1)
+        local p = mare.spawn(function()
+            function f() return "f" end -- luacheck: ignore
+            function forget(k) return require "mare.synchronizer".forget(k) end -- luacheck: ignore
+            require "mare.rpc".serve()
+        end)
+        t.ok(synchronizer.add_constraint(p, "f", function() return true end, t.patience))
+        t.leaves_nothing(t.gc_stress and 20 or 100, function()
+            local other = mare.spawn(function()
+                require "mare.synchronizer".add_constraint(p, "f", function() return true end)
+                ready:send(true)
+            end)
+            t.ok(ready:receive(t.patience))
+            t.eq(sync(p, "f")(), "f")
+            other:kill()
+            t.reaches(function() return sync(p, "forget")(other) end)
+            t.eq(sync(p, "f")(), "f")
+        end)
+        p:kill()
+        synchronizer.stop()
+    end, timeout = 120},
+
+    -- So the others know it under two keys.
+    who_is_a_member_and_a_synchronizer_ends_as_both = function()
+        local synchronizer, ended = require "mare.synchronizer", false
+        local function yes() return true end
+        local p = mare.spawn(function()
+            function f() return "f" end -- luacheck: ignore
+            require "mare.rpc".serve()
+        end)
+        local both = mare.spawn(function()
+            function g() return "g" end -- luacheck: ignore
+            function rule() -- luacheck: ignore
+                return require "mare.synchronizer".add_constraint(p, "f", function()
+                    return true
+                end)
+            end
+            require "mare.rpc".serve()
+        end)
+        t.ok(synchronizer.add_constraint(both, "g", yes, t.patience))
+        t.ok(synchronizer.add_exit(both, function() ended = true end))
+        t.ok(synchronizer.add_constraint(p, "f", yes, t.patience))
+        t.ok(sync(both, "rule")())
+        t.eq(sync(p, "f")(), "f") -- from now on it is known as a synchronizer, too
+        both:kill()
+        t.reaches(function() return ended end)
+        p:kill()
+        synchronizer.stop()
+    end,
+
     misuse_names_the_argument = function()
         local synchronizer = require "mare.synchronizer"
         t.raises("bad argument #1 to 'add_trigger' %(process", synchronizer.add_trigger)

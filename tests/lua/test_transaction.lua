@@ -35,8 +35,10 @@ local function synchronizer(key)
         ended = function(member)
             local was = W.lit[key] == member
             if was then W.lit[key] = nil end
+            W.buried[key][member] = true
             return was
         end,
+        knows = function(other) return not W.buried[key][other] end,
     })
 end
 
@@ -175,6 +177,10 @@ local function check_end()
             t.ok(not machine.lock, "a lock is left")
             t.ok(machine.reading < 2, "nobody learned that readers are over")
             t.eq(#machine.queue, 0, "somebody waits")
+            t.ok(not next(machine.dead), "the dead are not forgotten")
+            for who in pairs(machine.committed) do
+                t.ok(W.machines[who], "what the dead had committed is not forgotten")
+            end
             local fired = table.concat(W.fired[key], " ")
             if W.common[key] then
                 all = all or fired
@@ -289,14 +295,13 @@ end
 -- which the same must have fired.
 local function beginning(park, members, synchronizers, crashes, common)
     local world = {park = park, wants = {}, machines = {}, ways = {}, lit = {}, on = {},
-                   fired = {}, outcome = {}, blocked = {}, decided = {}, commits = {}, ready = {},
-                   crashes = crashes, keys = {},
-                   common = {}}
+                   fired = {}, buried = {}, outcome = {}, blocked = {}, decided = {},
+                   commits = {}, ready = {}, crashes = crashes, keys = {}, common = {}}
     W = world
     for _, key in ipairs(common or synchronizers) do world.common[key] = true end
     for key in pairs(members) do world.machines[key] = member(key) end
     for _, key in ipairs(synchronizers) do
-        world.machines[key], world.fired[key] = synchronizer(key), {}
+        world.machines[key], world.fired[key], world.buried[key] = synchronizer(key), {}, {}
     end
     for key in pairs(world.machines) do table.insert(world.keys, key) end
     table.sort(world.keys)
@@ -398,6 +403,34 @@ return {
         keeper:abort("m2", 2)  -- it was over
         t.eq(sent, {"vote shared", "vote shared", "vote shared", "recall", "recall", "recall"})
         t.eq({fired, keeper.reading}, {1, 1})
+    end,
+
+    -- It was parked before; and the news, that another has committed, comes before the end.
+    an_arbiter_acts_on_news_of_one_that_lives = function()
+        for _, lives in ipairs {true, false} do
+            local allowed, fired, sent = false, 0, {}
+            local keeper = transaction.participant("s1", function(to, kind, _, _, outcome)
+                sent[#sent + 1] = kind .. " " .. to .. (outcome and " " .. outcome or "")
+            end, {
+                guard = function() return allowed and "yes" or "no" end,
+                changes = function() return true end,
+                fire = function() fired = fired + 1 end,
+                ended = function() return false end,
+                knows = function(key) return lives or key ~= "s2" end,
+            })
+            keeper:ask("m1", 1, 1, {"s1", "s2"}, {}, true)
+            allowed = true
+            keeper:ask("m2", 1, 1, {"s1"}, {}, false)
+            keeper:commit("m2", 1)
+            keeper:state("s2", "m1", 1, "committed")
+            t.eq(fired, 1)
+            sent = {}
+            if not lives then keeper:ended("s2") end
+            keeper:ended("m1")
+            t.eq(fired, lives and 2 or 1)
+            t.eq(sent, lives and {"query s2", "decide s2 committed", "state s2 committed"} or {})
+            t.ok(not keeper.lock)
+        end
     end,
 
     one_of_three_crashes = function()
