@@ -369,7 +369,7 @@ TIME error -[?]: an object
         t.eq({got.code, select(2, got.err:gsub("\n", "\n"))}, {1, 1001})
         local last = t.ok(require "cjson".decode(got.err:match "([^\n]+)\n$"))
         t.eq({last.level, last.module}, {"error", "mare"})
-        t.ok(last.message:find "^process %d+ unlucky died: {code = 5}$", last.message)
+        t.ok(last.message:find "^process %d+ %(unlucky%) died: {code = 5}$", last.message)
         t.ok(last.traceback:find "stack traceback:\n", last.traceback)
         got = shell.lua [[
             local log = require "mare.log"
