@@ -87,6 +87,11 @@ function check.span(value)
     return type(value) == "number" and value > 0
 end
 
+--- Whether it is a whole number above 0, perhaps written as a float: 1e6 bytes.
+function check.size(value)
+    return type(value) == "number" and (math.tointeger(value) or 0) > 0
+end
+
 --- Raises an error at the innermost line of the program, however many functions of Maré are above
 --- it, and whatever they do in tail calls.
 function check.blame(message)
