@@ -28,7 +28,12 @@ end
 --- Raises an error unless the first argument is a host, and the second a port (none for a path).
 function check.address(name, host, port)
     check.argument(name, host, 1, "string", 4)
-    if host:find "^[/.]" then return end
+    local path = host:find "^[/.]" and true or false
+    if host:find("\0", 1, true) or path and #host > 107 then
+        check.blame(("bad argument #1 to '%s' (%s)"):format(name, host:find("\0", 1, true)
+            and "a name cannot contain zero bytes" or "the path is too long"))
+    end
+    if path then return end
     check.argument(name, port, 2, "number", 4)
     local number = math.tointeger(port)
     if not number or number < 0 or number > 65535 then
@@ -80,6 +85,11 @@ end
 --- Whether it is a number of seconds that one can wait, above 0.
 function check.span(value)
     return type(value) == "number" and value > 0
+end
+
+--- Whether it is a whole number above 0, perhaps written as a float: 1e6 bytes.
+function check.size(value)
+    return type(value) == "number" and (math.tointeger(value) or 0) > 0
 end
 
 --- Raises an error at the innermost line of the program, however many functions of Maré are above

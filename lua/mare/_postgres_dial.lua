@@ -106,9 +106,7 @@ end
 local function check_options(name, options, allowed)
     check.options(name, options, 1, allowed, 4)
     check.option(name, options, 1, "timeout", check.span, "a number of seconds above 0", 4)
-    check.option(name, options, 1, "limit", function(limit)
-        return math.type(limit) == "integer" and limit > 0
-    end, "a number of bytes above 0", 4)
+    check.option(name, options, 1, "limit", check.size, "a whole number of bytes above 0", 4)
     check.option(name, options, 1, "tls", function(tls)
         return type(tls) == "boolean" or type(tls) == "string"
     end, "a boolean, or a word of libpq's sslmode", 4)

@@ -40,15 +40,19 @@ local function shares(now, before)
     return seconds
 end
 
+local function count(number, word)
+    return ("%d %s"):format(number, word .. (number == 1 and "" or word:find "s$" and "es" or "s"))
+end
+
 local function table_of(now, before, columns, rows)
     local seconds, stats = shares(now, before), now.stats
     local function rate(key)
         return seconds > 0 and (stats[key] - before.stats[key]) / seconds or 0
     end
     local lines = {
-        ("%d processes, %d workers, %d channels; a second: %.0f messages, %.0f turns, %.0f new")
-            :format(#now.processes, stats.workers, #now.channels, rate "received",
-                rate "switches", rate "spawned"),
+        ("%s, %s, %s; a second: %.0f messages, %.0f turns, %.0f new"):format(
+            count(#now.processes, "process"), count(stats.workers, "worker"),
+            count(#now.channels, "channel"), rate "received", rate "switches", rate "spawned"),
         ("%8s %-16s %-8s %6s %9s %7s  %s"):format("PROCESS", "NAME", "STATUS", "CPU %", "CPU s",
             "MEMORY", "WHERE, AND WHAT IT WAITS FOR")}
     for _, row in ipairs(now.processes) do

@@ -28,7 +28,7 @@ end
 
 local function is_level(value) return LEVELS[value] ~= nil end
 
-local function is_count(value) return math.type(value) == "integer" and value >= 0 end
+local function is_count(value) return value == 0 or checks.size(value) end
 
 local function are_levels(value)
     if type(value) ~= "table" then return false end
@@ -49,11 +49,9 @@ local function check_setup(options)
         "'text' or 'json'", 5)
     option("to", function(value) return type(value) == "string" or type(value) == "function" end,
         "'stderr', the path of a file, or a function", 5)
-    option("size", function(value) return is_count(value) and value > 0 end,
-        "a number of bytes above 0", 5)
+    option("size", checks.size, "a whole number of bytes above 0", 5)
     option("keep", is_count, "a whole number, 0 or more", 5)
-    option("room", function(value) return is_count(value) and value > 0 end,
-        "a whole number above 0", 5)
+    option("room", checks.size, "a whole number above 0", 5)
 end
 
 -- The process that calls the program's function, until its channel is closed. If the function

@@ -24,7 +24,7 @@ end
 local RULES = {
     port = {is_integer(1, 65535), "an integer between 1 and 65535"},
     database = {is_integer(0, math.maxinteger), "an integer that is not negative"},
-    limit = {is_integer(1, math.maxinteger), "a number of bytes above 0"},
+    limit = {check.size, "a whole number of bytes above 0"},
     reconnect = {"boolean", "a boolean"},
     tls = {function(tls) return type(tls) ~= "string" and type(tls) ~= "number" end,
         "a boolean, or options for tls.connect"},

@@ -195,9 +195,7 @@ function sqlite.open(path, options)
     check.option("open", options, 2, "busy", function(busy)
         return type(busy) == "number" and busy >= 0
     end, "a number of seconds")
-    check.option("open", options, 2, "limit", function(limit)
-        return math.type(limit) == "integer" and limit > 0
-    end, "a number of bytes above 0")
+    check.option("open", options, 2, "limit", check.size, "a whole number of bytes above 0")
     local limit = options.limit or LIMIT
     local handle, why, code, extended = raw.open(path, options.readonly, options.create ~= false,
         limit, options.timeout and mare.deadline(options.timeout))

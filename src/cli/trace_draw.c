@@ -47,6 +47,7 @@ struct trace {
     uint64_t from_ns, to_ns;
     bool window;
     char *chosen[CHOSEN]; // as they were given
+    bool found[CHOSEN];   // whether there are such processes
     unsigned choices;
     // The processes that these are.
     struct one {
@@ -98,13 +99,26 @@ static bool is_known(const struct trace *trace, const struct mare__happening *ev
     return false;
 }
 
+// A name that is nobody's is most likely misspelt.
+static bool all_found(const struct trace *trace)
+{
+    char why[128];
+    for (unsigned i = 0; i < trace->choices; i++)
+        if (!trace->found[i]) {
+            snprintf(why, sizeof why, "no process is called '%.80s'", trace->chosen[i]);
+            return mare__history_complain(trace->paths[0], why);
+        }
+    return true;
+}
+
 static bool find_wanted(struct trace *trace)
 {
     for (size_t i = 0; trace->choices > 0 && i < trace->history.count; i++) {
         const struct mare__happening *event = &trace->history.events[i];
         bool meant = false;
-        for (unsigned j = 0; j < trace->choices && !meant; j++)
-            meant = is_meant(trace, event, trace->chosen[j]);
+        for (unsigned j = 0; j < trace->choices; j++)
+            if (is_meant(trace, event, trace->chosen[j]))
+                trace->found[j] = meant = true;
         if (!meant || is_known(trace, event))
             continue;
         if (trace->wants == CHOSEN)
@@ -112,7 +126,7 @@ static bool find_wanted(struct trace *trace)
                                           "--process chooses more than 64 processes");
         trace->wanted[trace->wants++] = (struct one){event->file, event->process};
     }
-    return true;
+    return all_found(trace);
 }
 
 static bool is_wanted(const struct trace *trace, const struct mare__happening *event)

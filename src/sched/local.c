@@ -403,6 +403,7 @@ static void print_error(struct mare__local *process)
 {
     mare_value error, traceback;
     const mare_message *message = &process->sleep.wait.message;
+    const char *name = process->shared.name;
     bool text = mare_message_get(message, message->count > 2 ? 2 : 0, &error) == MARE_OK &&
                 error.type == MARE_STRING;
     bool trace =
@@ -411,8 +412,8 @@ static void print_error(struct mare__local *process)
     if (&process->shared == process->shared.runtime->main)
         fputs("mare: ", stderr); // as the stock interpreter does
     else
-        fprintf(stderr, "mare: process %llu%s%s died: ", (unsigned long long)process->shared.id,
-                process->shared.name ? " " : "", process->shared.name ? process->shared.name : "");
+        fprintf(stderr, "mare: process %llu%s%s%s died: ", (unsigned long long)process->shared.id,
+                name ? " (" : "", name ? name : "", name ? ")" : "");
     fprintf(stderr, "%.*s\n", text ? (int)error.as.string.length : 1,
             text ? error.as.string.bytes : "?");
     if (trace)
@@ -446,8 +447,8 @@ static bool log_error(struct mare__local *process)
     char *text = mare__alloc(room);
     bool done = error && trace && text;
     if (done) {
-        snprintf(text, room, "process %llu%s%s died: %s", (unsigned long long)process->shared.id,
-                 name ? " " : "", name ? name : "", error);
+        snprintf(text, room, "process %llu%s%s%s died: %s", (unsigned long long)process->shared.id,
+                 name ? " (" : "", name ? name : "", name ? ")" : "", error);
         done = mare__log_try(runtime, false, text, trace);
     }
     mare__free(error);

@@ -354,12 +354,14 @@ static void report(struct mare__local *process, struct mare__routine *routine)
         text = mare__error_push(L, error);
     }
     text = text ? text : "?";
-    const char *format = "mare: routine %llu of process %llu died: %s";
+    const char *format = "mare: routine %llu of process %llu%s%s%s died: %s";
+    const char *name = process->shared.name;
     unsigned long long id = routine->id, of = process->shared.id;
-    size_t room = strlen(format) + 40 + strlen(text);
+    size_t room = strlen(format) + 40 + strlen(text) + (name ? strlen(name) : 0);
     char *line = mare__alloc(room);
     if (line)
-        snprintf(line, room, format, id, of, text);
+        snprintf(line, room, format, id, of, name ? " (" : "", name ? name : "", name ? ")" : "",
+                 text);
     // The log's records have no "mare: ": their module says it.
     if (!line || !mare__log_try(process->shared.runtime, false, line + 6, traceback))
         fprintf(stderr, "%s\n%s\n", line ? line : "mare: a routine died", traceback);

@@ -77,7 +77,9 @@ static void describe_end(const mare_process *process, char reason[REASON])
     if (process->how == MARE_DIED)
         mare_message_get(process->result, process->result->count > 2 ? 2 : 0, &error);
     bool text = error.type == MARE_STRING;
-    snprintf(reason, REASON, "linked process %llu %s%s%.*s", (unsigned long long)process->id,
+    const char *name = process->name;
+    snprintf(reason, REASON, "linked process %llu%s%s%s %s%s%.*s", (unsigned long long)process->id,
+             name ? " (" : "", name ? name : "", name ? ")" : "",
              process->how == MARE_KILLED   ? "was killed"
              : process->how == MARE_NONODE ? "was lost with its node"
                                            : how_word(process->how),

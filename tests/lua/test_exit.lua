@@ -199,7 +199,8 @@ return {
             require "mare".spawn({name = "worker"}, function() error("unnoticed", 0) end)
         ]]
         t.eq({got.out, got.code}, {"", 1})
-        t.ok(got.err:find "^mare: process %d+ worker died: unnoticed\nstack traceback:", got.err)
+        t.ok(got.err:find "^mare: process %d+ %(worker%) died: unnoticed\nstack traceback:",
+            got.err)
         t.eq(select(2, got.err:gsub("unnoticed", "")), 1)
     end,
 

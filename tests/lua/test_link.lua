@@ -12,7 +12,7 @@ return {
     an_error_kills_whoever_is_linked = function()
         local fail = mare.channel()
         local p = mare.spawn(function()
-            mare.spawn({link = true}, function()
+            mare.spawn({link = true, name = "link-fails"}, function()
                 fail:receive()
                 error "oops"
             end)
@@ -21,7 +21,7 @@ return {
         fail:send()
         local ok, message, code = p:join(t.patience)
         t.eq({ok, code}, {nil, "killed"})
-        t.ok(message:find "linked process %d+ died", message)
+        t.ok(message:find "^linked process %d+ %(link%-fails%) died: .*oops$", message)
     end,
 
     the_other_way_round_too = function()

@@ -463,8 +463,13 @@ return {
         t.fails("io", net.listen "/nowhere/at/all")
         t.eq(server:write "still", true)
         t.eq(client:read(5), "still")
-        t.raises("the path is too long", net.listen, "/" .. ("x"):rep(107))
-        t.raises("the path is too long", net.connect, "/" .. ("x"):rep(200))
+        for _, name in ipairs {"listen", "connect", "udp"} do
+            for why, wrong in pairs {["the path is too long"] = "/" .. ("x"):rep(107),
+                    ["a name cannot contain zero bytes"] = "/tmp/a\0b"} do
+                t.raises(("^[^:]*test_net.lua:%%d+: bad argument #1 to '%s' %%(%s%%)$"):format(name,
+                    why), function() net[name](wrong) end)
+            end
+        end
         t.fails("io", net.connect("/" .. ("x"):rep(106)))
     end,
 

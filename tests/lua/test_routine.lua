@@ -328,7 +328,12 @@ return {
             mare.go(function() error("first", 0) end)
             mare.go(function() error({code = 5, list = {1, "two"}}) end)
             mare.go(function() error("joined too late", 0) end)
+            mare.spawn({name = "clerk"}, function()
+                mare.go(error, "of a name", 0)
+            end)
         ]]
+        t.ok(result.err:find "mare: routine 2 of process %d+ %(clerk%) died: of a name\n",
+            result.err)
         t.ok(result.err:find "mare: routine %d+ of process 1 died: first\nstack traceback:",
             result.err)
         t.ok(result.err:find('died: {code = 5, list = {1, "two"}}\n', 1, true), result.err)

@@ -78,6 +78,7 @@ return {
         t.eq(db:row("SELECT :a + @b + $c AS sum", {a = 1, b = 2, c = 3}).sum, 6)
         t.eq(db:row("SELECT :a IS NULL AS v", {a = sqlite.null}).v, 1)
         t.fails("invalid", db:row("SELECT :a", {}))
+        sqlite.open(":memory:", {limit = 1e6}):close()
         t.fails("invalid", db:row("SELECT :a", {a = 1, b = 2}))
         t.fails("invalid", db:row("SELECT ?", {a = 1}))
         t.fails("invalid", db:row "SELECT ?")

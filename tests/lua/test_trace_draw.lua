@@ -192,6 +192,9 @@ return {
         t.ok(got.err:find "line 13, the last, is cut off", got.err)
         t.eq(counts(svg).ended, 1)
         t.ok(draw(folder, RUN, "--from 5").err:find "no event is in that part of it")
+        got = draw(folder, RUN, "--process 1,tlil")
+        t.eq({got.code, got.err}, {1, ("mare trace draw: %s/a.trace: no process is called 'tlil'\n")
+            :format(folder)})
         -- A cause that is missing, or comes after its effect, is no arrow.
         got, svg = draw(folder, line(1, 0, "receive", 1, ',"cause":2') .. line(2, 0, "send", 2)
             .. line(3, 0, "receive", 1, ',"cause":99'))
