@@ -70,7 +70,7 @@ end
 local function write_pong(self)
     while self.pong and not self.closing and not self.over do
         local data = self.pong
-        self.pong = nil
+        self.pong = false
         write(self, raw.frame("pong", true, data, self.masks), mare.deadline(websocket.write_time))
     end
 end
@@ -519,6 +519,8 @@ end
 -- ---- The beginning ------------------------------------------------------------------------------
 
 -- `bits`: of the window of what this side compresses; nil: nothing is compressed.
+-- Each send asks for `bits`, `over`, `closing` and `pong`. So they are never absent: an absent
+-- one is looked for in the metatable, too.
 local function make(reader, stream, masks, options, protocol, bits)
     local ping_time = options.ping_time
     if ping_time == nil then ping_time = websocket.ping_time end
@@ -528,7 +530,10 @@ local function make(reader, stream, masks, options, protocol, bits)
         stream = stream,
         protocol = protocol,
         compressed = bits ~= nil,
-        bits = bits,
+        bits = bits or false,
+        over = false,
+        closing = false,
+        pong = false, -- the data of a ping that has no answer yet
         masks = masks,
         reader = reader,
         close_time = options.close_time or websocket.close_time,

@@ -39,6 +39,7 @@ struct mare__stream {
     bool lost;                       // bytes were read for which there was no memory
     bool given;                      // it goes to a program that is being started
     bool closed;                     // this side has closed it
+    bool prepared;                   // for large texts: see src/lua/http_write.c
     // For a listener: the TLS context of the streams that it accepts, and the time that they have
     // for the handshake, in nanoseconds. NULL: no TLS.
     struct mare__tls_context *context;

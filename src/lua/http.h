@@ -74,6 +74,9 @@ int mare__lua_http_push_head(lua_State *L, const struct mare__http_head *head,
 // Sets the limits that the table at index 2 has, if there is one.
 void mare__lua_http_limits(lua_State *L, struct mare__http_limits *limits);
 
+// Called before a text of that size is written: what the system may keep of it.
+void mare__lua_http_prepare(struct mare__stream *stream, size_t size);
+
 int mare__lua_http_response(lua_State *L);
 int mare__lua_http_request(lua_State *L);
 int mare__lua_http_write(lua_State *L);

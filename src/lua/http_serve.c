@@ -24,8 +24,8 @@ enum { HANDLER = MARE__BEGUN + 1, ON_ERROR, SERVER, MESSAGE, CLOCK, PEER, REQUES
 // this function never waits.
 enum { TURN_MOST = 100 };
 
-// The most bytes of an answer that are written here: of a text; of a file.
-enum { BODY_MOST = 65536, FILE_MOST = 1 << 20 };
+// The most bytes of a file that are sent here.
+enum { FILE_MOST = 1 << 20 };
 
 static struct mare__lua_reader *reader_of(lua_State *L)
 {
@@ -185,17 +185,31 @@ static int give(lua_State *L, const char *what)
     return lua_gettop(L) - REQUEST + 1;
 }
 
-// Returns "rest", request, and the bytes that could not be written at once. The pieces point into
-// what the handler returned, so that must stay until they are copied.
-static int leave_rest(lua_State *L, const struct iovec *pieces, int count)
+// Pushes the body of the answer. Allocates nothing, so that no finalizer can take it away before.
+static void push_body(lua_State *L, struct mare__span body)
 {
-    luaL_Buffer rest;
-    luaL_buffinit(L, &rest);
-    for (int i = 0; i < count; i++)
-        luaL_addlstring(&rest, pieces[i].iov_base, pieces[i].iov_len);
-    luaL_pushresult(&rest);
-    lua_replace(L, RESPONSE);
-    lua_settop(L, RESPONSE);
+    if (lua_type(L, RESPONSE) == LUA_TSTRING) {
+        lua_pushvalue(L, RESPONSE);
+        return;
+    }
+    lua_pushnil(L);
+    while (lua_next(L, RESPONSE)) {
+        if (lua_type(L, -1) == LUA_TSTRING && lua_tostring(L, -1) == body.at)
+            break;
+        lua_pop(L, 1);
+    }
+    lua_remove(L, -2); // the name
+}
+
+// Returns "rest", request, head, body, and how many bytes of these have gone. The body is not
+// copied: it may be large, and the peer slow.
+static int leave_rest(lua_State *L, struct mare__span head, struct mare__span body, size_t sent)
+{
+    push_body(L, body);
+    lua_pushlstring(L, head.at, head.size);
+    lua_insert(L, -2);
+    lua_pushinteger(L, (lua_Integer)sent);
+    lua_remove(L, RESPONSE);
     return give(L, "rest");
 }
 
@@ -206,17 +220,20 @@ static int send_answer(lua_State *L, struct mare__stream *stream, struct mare__s
     struct iovec both[] = {{(char *)head.at, head.size}, {(char *)body.at, body.size}};
     struct iovec *pieces = both;
     int count = body.size > 0 ? 2 : 1;
+    size_t gone = 0;
+    mare__lua_http_prepare(stream, body.size);
     while (count > 0) {
         ssize_t sent = mare__stream_write(stream, pieces, count);
         if (sent == -EAGAIN)
-            return leave_rest(L, pieces, count);
+            return leave_rest(L, head, body, gone);
         if (sent < 0) {
             lua_pushliteral(L, "over");
             return 1;
         }
+        gone += (size_t)sent;
         count = advance(&pieces, count, (size_t)sent);
     }
-    return mare__stream_flush(stream) == 0 ? 0 : leave_rest(L, pieces, 0);
+    return mare__stream_flush(stream) == 0 ? 0 : leave_rest(L, head, body, gone);
 }
 
 // ---- Files --------------------------------------------------------------------------------------
@@ -319,8 +336,7 @@ static bool is_answered_here(lua_State *L, const struct mare__http_head *head,
 {
     return head->keep_alive && !is(head->method, "HEAD", 4) && !is(head->method, "CONNECT", 7) &&
            !has(L, REQUEST, MARE__KEY_TAKEN) && !has(L, REQUEST, MARE__KEY_GONE) &&
-           !has(L, SERVER, MARE__KEY_ENDING) && !lua_isnil(L, CLOCK) && understand(L, answer) &&
-           answer->body.size <= BODY_MOST;
+           !has(L, SERVER, MARE__KEY_ENDING) && !lua_isnil(L, CLOCK) && understand(L, answer);
 }
 
 // Answers, if it can be done here: 0, if it was, or the results to return; -1: nothing was sent.
@@ -428,7 +444,7 @@ static int handled(lua_State *L, int status, lua_KContext here)
 //
 //     "request", request                 handle and answer it
 //     "response", request, ok, response  answer it with what xpcall(handler, on_error) returned
-//     "rest", request, text              write that
+//     "rest", request, head, text, sent  write what is left of them
 //     "file", request, file, text, size  write that, and so many bytes of the file
 //     "turn"                             let others have theirs
 //     "over"                             nothing can be written any more

@@ -155,7 +155,7 @@ int mare__lua_http_request(lua_State *L)
 
 // ---- Bodies -------------------------------------------------------------------------------------
 
-enum { STREAM = 1, BEFORE, TEXT, AFTER, DEADLINE };
+enum { STREAM = 1, BEFORE, TEXT, AFTER, SENT, DEADLINE = SENT };
 
 // Bytes that must leave in the time that a stream has for a write: a client that takes so many is
 // slow, but alive.
@@ -218,19 +218,28 @@ static int write_more(lua_State *L, int status, lua_KContext context)
     return err ? mare__lua_fail_stream(L, err) : write_rest(L, stream, (size_t)context);
 }
 
-// write(stream, before, text, after): as stream:write, but the stream's timeout is for each stretch
-// of 64 KiB, and not for all of them.
+void mare__lua_http_prepare(struct mare__stream *stream, size_t size)
+{
+    if (size < MUCH || stream->prepared)
+        return;
+    stream->prepared = true;
+    mare__socket_keep_little(mare__stream_descriptor(stream));
+}
+
+// write(stream, before, text, after [, sent]): as stream:write, but the stream's timeout is for
+// each stretch of 64 KiB, and not for all of them; and so many bytes have gone already.
 int mare__lua_http_write(lua_State *L)
 {
     struct mare__stream *stream = mare__lua_stream(L, STREAM);
     for (int i = BEFORE; i <= AFTER; i++)
         luaL_checkstring(L, i);
+    size_t sent = (size_t)luaL_optinteger(L, SENT, 0);
     lua_settop(L, AFTER);
     lua_settop(L, DEADLINE);
-    if (lua_rawlen(L, TEXT) >= MUCH)
-        mare__socket_keep_little(mare__stream_descriptor(stream));
-    return mare__stream_closed(stream) ? mare__lua_fail_stream(L, MARE_CLOSED)
-                                       : write_rest(L, stream, 0);
+    if (mare__stream_closed(stream))
+        return mare__lua_fail_stream(L, MARE_CLOSED);
+    mare__lua_http_prepare(stream, lua_rawlen(L, TEXT));
+    return write_rest(L, stream, sent);
 }
 
 // begin(stream, head): writes a head whose body follows at once, if that does not wait, so that

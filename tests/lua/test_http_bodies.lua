@@ -304,6 +304,47 @@ return {
         end
     end,
 
+    -- An answer that is only a text, and of which C sends the beginning; the same connection twice.
+    nor_is_one_that_needs_nothing_of_lua = function()
+        local function text()
+            local lines = {}
+            for i = 1, 8192 do lines[i] = ("%d%s"):format(i, ("x"):rep(1000)) end
+            return table.concat(lines, "\n")
+        end
+        local large = text()
+        local certificate, key = tls.selfsigned "localhost"
+        for _, listen in ipairs {net.listen, function(host, port)
+            return tls.listen(host, port, {certificate = certificate, key = key})
+        end} do
+            local listener <close> = assert(listen("127.0.0.1", 0))
+            local url = ("%s://localhost:%d/"):format(listen == net.listen and "http" or "https",
+                (select(2, listener:address())))
+            mare.go(http.serve, listener, function(request)
+                if request.path == "/text" then return large end
+                return {status = 201, headers = {["x-before"] = "1"}, body = large}
+            end, {http2 = false})
+            local function read(address, trusted, seconds)
+                local client <close> = require "mare.http".client {tls = {authorities = trusted},
+                    limits = {body = 1 << 30}, timeout = seconds}
+                local expected, count = text(), 0
+                for _, path in ipairs {"text", "table", "text"} do
+                    local response = assert(client:request {url = address .. path})
+                    assert(response:text() == expected, "it is another text")
+                    count = count + #client.pool.unused
+                end
+                return count
+            end
+            local reads = mare.spawn(read, url, certificate, patience)
+            collectgarbage "stop"
+            local before = collectgarbage "count"
+            local ok, kept = reads:join(patience)
+            local kilobytes = collectgarbage "count" - before
+            collectgarbage "restart"
+            t.eq({ok, kept}, {true, 3})
+            t.ok(kilobytes < 1024, ("%s: %.0f KiB"):format(url, kilobytes))
+        end
+    end,
+
     on_this_machine_little_of_it_is_kept_by_the_system = function()
         local large, little = ("x"):rep(1 << 20), 512 << 10
         local before, after = mare.channel(1), mare.channel(1)

@@ -150,7 +150,10 @@ end
 local function go_on(connection, peer, what, request, ...)
     if what == "request" then return serve_request(connection, request) end
     if what == "response" then return conclude(connection, request, ...) end
-    if what == "rest" then return (raw.write(connection.stream, ..., "", "")) end
+    if what == "rest" then
+        local head, body, sent = ...
+        return (raw.write(connection.stream, head, body, "", sent))
+    end
     if what == "file" then return send_rest(connection, request, ...) end
     if what == "turn" then
         mare.yield()
