@@ -165,6 +165,51 @@ return {
         t.ok(got:find "/1HTTP/1.1 200" and got:find "/2$", got)
     end,
 
+    -- An answer in parts may be made of the body of its request, while that comes. Whoever sends it
+    -- reads at the same time, or both sides could wait for each other.
+    an_answer_may_be_made_of_what_comes = function()
+        local s <close> = server(function(r)
+            if r.path == "/unread" then return {body = function() end} end
+            return {body = function()
+                local part, message, code = r:read()
+                return part and part:upper(), message, code
+            end}
+        end, {limits = {body = 1 << 30}})
+        local stream <close> = connect(s)
+        local function send(path, head, ...)
+            stream:write("POST ", path, " HTTP/1.1\r\nHost: a\r\n", head, "\r\n", ...)
+        end
+        local function receive() -- in chunks
+            t.eq(stream:read "l", "HTTP/1.1 200 OK")
+            repeat local line = stream:read "l" until line == "" or not line
+            local parts = {}
+            while true do
+                local size = tonumber(assert(stream:read "l"), 16)
+                if size > 0 then parts[#parts + 1] = stream:read(size) end
+                t.eq(stream:read "l", "")
+                if size == 0 then return table.concat(parts) end
+            end
+        end
+        for _, size in ipairs {5, 100000, 16 << 20} do
+            for _, framed in ipairs {true, false} do
+                local text = ("x"):rep(size)
+                local sends = mare.go(function()
+                    if framed then
+                        send("/", ("Content-Length: %d\r\n"):format(size), text)
+                    else
+                        send("/", "Transfer-Encoding: chunked\r\n", ("%x\r\n"):format(size), text,
+                            "\r\n0\r\n\r\n")
+                    end
+                end)
+                local got = receive()
+                t.eq({#got, got == ("X"):rep(size)}, {size, true})
+                sends:join(patience)
+            end
+        end
+        send("/unread", "Content-Length: 5\r\n", "hello") -- and the connection goes on
+        t.eq(receive(), "")
+    end,
+
     one_who_expects_a_word_gets_it = function()
         local s <close> = server(echo)
         local stream <close> = connect(s)
@@ -174,6 +219,21 @@ return {
         t.eq(stream:read "l", "")
         stream:write "ok"
         t.ok(stream:read "a":find "\r\n\r\nok$")
+    end,
+
+    nobody_gets_it_in_the_middle_of_an_answer = function()
+        local s <close> = server(function(r)
+            return {headers = {["x-a"] = "1"}, body = function() return r:read() end}
+        end)
+        local stream <close> = connect(s)
+        stream:write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n",
+            "Expect: 100-continue\r\n\r\n")
+        local head = {}
+        repeat head[#head + 1] = stream:read "l" until head[#head] == ""
+        local all = table.concat(head, "\n")
+        t.ok(head[1]:find "^HTTP/1.1 200 " and all:find "Connection: close", all)
+        stream:write "ok"
+        t.eq(stream:read "a", "2\r\nok\r\n0\r\n\r\n")
     end,
 
     headers_have_names_in_lower_case_and_are_joined = function()

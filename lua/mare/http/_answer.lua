@@ -109,6 +109,14 @@ end
 -- If a metatable raises an error here, the error names the code that checks the answer.
 local function look_at(response) return response.body, response.finally, response.file end
 
+-- Whether the body comes from somewhere while it is sent: perhaps from the body of the request. (An
+-- answer that cannot be looked at is none.)
+local function is_made_later(response)
+    if type(response) ~= "table" then return false end
+    local good, body = pcall(look_at, response)
+    return good and body ~= nil and type(body) ~= "string"
+end
+
 -- A value for a <close> variable that cleans up when the answer was sent, or could not be; nil:
 -- nothing to clean up. A function that makes a body may raise an error.
 local function closer_of(response)
@@ -230,7 +238,7 @@ function Message:answer(response)
     local closer <close> = closer_of(response)
     local good, head, body, length, rest = pcall(compose, self, response, false, closer)
     if not good then error(("bad argument #1 to 'answer' (%s)"):format(head), 2) end
-    self.taken = true
+    self.taken, self.continued = true, true -- nobody is asked for a body in the middle of an answer
     local ok, message, code = send(self.stream, self, head, body, length, rest)
     net.linger(self.stream)
     return ok, message, code
@@ -244,6 +252,7 @@ local function refuse(stream, status, reason)
     net.linger(stream)
 end
 
-return {answer = answer, failure = failure, refuse = refuse, release = release, report = report,
+return {answer = answer, is_made_later = is_made_later, failure = failure, refuse = refuse,
+    release = release, report = report,
     describe = describe, plain_parts = plain_parts, closer_of = closer_of, parts_of = parts_of,
     blame = blame, date_now = date_now, phrase = raw.phrase}

@@ -45,9 +45,15 @@ local function shake_hands(stream, failed, http2)
     return false
 end
 
+-- Whether the client still waits to be asked for the body. Once an answer begins it is not asked.
+local function is_unasked(request)
+    local unasked = request.expects and not request.continued
+    request.continued = true
+    return unasked
+end
+
 -- Reads the rest of a request's body, so that the next request can be found; false: close instead.
 local function skip_body(request)
-    if request.expects and not request.continued then return false end
     for _ = 1, 64 do
         if not request:read() then return not request.failed end
     end
@@ -108,9 +114,17 @@ local function conclude(connection, request, ok, response)
     if request.failed and (not ok or response == nil) then -- the failure is not the handler's
         response = {status = request.status, body = request.failed .. "\n"}
     end
-    local read = not request.has_body or skip_body(request)
+    local read, later = not request.has_body, false
+    if not read and not is_unasked(request) then
+        later = ok and answers.is_made_later(response) -- it may need what there is to read
+        read = later or skip_body(request)
+    end
     local keep = request.keep_alive and ok and read and not server.ending
     local sent, why = answer(connection, request, response, keep)
+    if sent and later and request.kept then
+        read = skip_body(request)
+        request.kept = read
+    end
     if request.gone then why = "the client has gone away" end
     note(options, request, request.answered, not sent and why or request.failed)
     if sent and not request.kept and (request.keep_alive or not read) then
