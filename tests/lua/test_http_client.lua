@@ -8,7 +8,7 @@ local patience = t.patience
 
 -- Our server, with the number of the connection that a request came through in its answer; ended
 -- with the variable's scope.
-local function server(handler, listener)
+local function server(handler, listener, options)
     listener = listener or assert(net.listen("127.0.0.1", 0))
     local _, port = listener:address()
     local numbers, count = setmetatable({}, {__mode = "k"}), 0
@@ -18,7 +18,7 @@ local function server(handler, listener)
             numbers[request.stream] = count
         end
         return handler(request, numbers[request.stream])
-    end)
+    end, options)
     return setmetatable({base = "http://127.0.0.1:" .. port, port = port},
         {__close = function() listener:close() end})
 end
@@ -438,6 +438,67 @@ return {
             end}
         end)
         t.fails("badmsg", http.get(s.base, patience))
+    end,
+
+    -- Both sides would wait for each other, if nobody read while the request is sent.
+    an_answer_may_come_while_the_request_is_sent = function()
+        local s <close> = server(function(request)
+            return {body = function() return request:read() end}
+        end, nil, {limits = {body = 1 << 30}})
+        local client <close> = http.client {timeout = patience, limits = {body = 1 << 30}}
+        local text = ("x"):rep(16 << 20)
+        local function in_parts()
+            local at = 0
+            return function()
+                at = at + 65536
+                return at <= #text and text:sub(1, 65536) or nil
+            end
+        end
+        for _, ask in ipairs {http.request, function(what) return client:request(what) end} do
+            for _, body in ipairs {text, in_parts()} do
+                local response = assert(ask {url = s.base, body = body, timeout = patience,
+                    limits = {body = 1 << 30}})
+                t.ok(response:text() == text)
+            end
+        end
+        t.eq(#client.pool.unused, 2) -- each was sent whole before its answer ended
+    end,
+
+    what_is_sent_in_vain_ends_with_the_answer = function()
+        local s <close> = server(function() return {status = 403, body = "no"} end)
+        local silent, client <close> = mare.channel(), http.client {host_most = 1}
+        local called, woken = 0, mare.channel(1)
+        for _, body in ipairs {
+            function() called = called + 1 return ("x"):rep(65536) end,
+            function() woken:send(select(3, silent:receive())) return nil, "it was cancelled" end,
+        } do
+            local response = assert(client:request {url = s.base, body = body, timeout = patience})
+            t.eq({response.status, response:text()}, {403, "no"})
+        end
+        t.eq(woken:receive(patience), "cancelled")
+        t.settle()
+        local now = called
+        t.settle()
+        t.eq(called, now)
+    end,
+
+    an_error_of_a_body_is_that_of_its_caller = function()
+        local s <close> = server(function(request) return tostring(request:text()) end, nil,
+            {http2 = "clear"})
+        for _, http2 in ipairs {false, "clear"} do
+            local client <close> = http.client {host_most = 1, http2 = http2, timeout = patience}
+            local good, why
+            for _ = 1, 2 do -- and its connection makes room for another
+                local err = {}
+                good, why = pcall(client.request, client,
+                    {url = s.base, body = function() error(err) end})
+                t.eq({good, why == err}, {false, true})
+            end
+            t.eq(select(2, client:get(s.base)), "")
+            good = pcall(http.request, {url = s.base, http2 = http2, timeout = patience,
+                body = function() error() end})
+            t.eq(good, false)
+        end
     end,
 
     a_limit_is_that_of_one_request = function()

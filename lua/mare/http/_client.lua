@@ -5,6 +5,7 @@ local checks, shared = require "mare._check", require "mare.http._shared"
 local http, Message, body_reader = shared.http, shared.Message, shared.body_reader
 local check_options, seconds_of = shared.check_options, shared.seconds_of
 local bodies, pools = require "mare.http._body", require "mare.http._pool"
+local sending = require "mare.http._sending"
 
 local request_options = checks.set("url", "method", "headers", "body", "file", "length",
     "timeout", "connect_time", "limits", "tls", "kept", "http2")
@@ -68,16 +69,25 @@ end
 -- How many interim answers a server may send.
 local interim_most = 100
 
+-- As reader:head. While the request is being `sent`, the answer has more time.
+local function read_head(reader, stream, timeout, sent)
+    local seconds = seconds_of(timeout)
+    while true do
+        local response, message, code = reader:head(stream, seconds, seconds)
+        seconds = code == "timeout" and sent and sent:patience(timeout)
+        if not seconds then return response, message, code end
+    end
+end
+
 --- Reads the head of the answer to a request of that method. The timeout is seconds or a deadline.
 --- Or nil, message, code.
-function http.read_response(stream, method, timeout, reader)
+function http.read_response(stream, method, timeout, reader, sent)
     checks.object("read_response", stream, 1, "stream")
     checks.argument("read_response", method, 2, "string")
     reader = reader or raw.reader "responses"
     reader:expect(method)
     for _ = 0, interim_most do
-        local seconds = seconds_of(timeout)
-        local response, message, code = reader:head(stream, seconds, seconds)
+        local response, message, code = read_head(reader, stream, timeout, sent)
         if not response then return nil, message, code end
         if not response.interim then return response end
     end
@@ -185,23 +195,28 @@ end
 -- Sends the request, and returns the head of its answer. A server may answer and close before it
 -- has the whole body; then the answer counts, not the failed write.
 local function exchange(connection, wanted)
-    local stream, time, deadline = connection.stream, wanted.time, wanted.deadline
+    local stream, time = connection.stream, wanted.time
     stream:timeout(seconds_of(time))
-    local ok, message, code = bodies.write(stream, deadline, wanted.head,
-        not wanted.parts and wanted.body or "", "")
-    if ok and wanted.parts then
-        ok, message, code = bodies.write_parts(stream, wanted.body, wanted.length, deadline,
-            wanted.rest)
+    local sent = sending.begin(stream, wanted)
+    if sent.over and not sent.whole and sent.code ~= "closed" then
+        return nil, sent.message, sent.code
     end
-    if not ok and code ~= "closed" then return nil, message, code end
-    local response, m, c = http.read_response(stream, wanted.method, time, connection.reader)
+    connection.sent = sent
+    local response, m, c = http.read_response(stream, wanted.method, time, connection.reader, sent)
     if response and response.status == 101 then -- RFC 9110 section 7.8
-        return nil, "the server speaks another protocol, unasked", "badmsg"
-    elseif response then
-        connection.whole = ok
-        return response
+        response, m, c = nil, "the server speaks another protocol, unasked", "badmsg"
+    elseif not response then
+        m, c = sent.message or m, sent.code or c
     end
-    return nil, message or m, code or c
+    sent.answered, wanted.raised = response ~= nil, sent.raised
+    if response then return response end
+    sent:stop()
+    return nil, m, c
+end
+
+-- The error of the function that makes a body, in another routine, is the caller's.
+local function pass_on(wanted)
+    if wanted.raised then error(wanted.raised.error, 0) end
 end
 
 -- The response for the program. When its body has been read, `finished` is told whether the
@@ -210,11 +225,14 @@ local function complete(response, connection, wanted, finished)
     local over = false
     local function at_end()
         over = true
-        finished(connection, response.keep_alive and connection.whole)
+        finished(connection, response.keep_alive and connection.sent.whole)
+        connection.sent:stop()
     end
     local function give_up()
-        if not over then finished(connection, false) end
+        if over then return end
         over = true
+        finished(connection, false)
+        connection.sent:stop()
     end
     response.stream = connection.stream
     function response:close() give_up() end -- luacheck: no self
@@ -240,6 +258,7 @@ local function request_on(connection, wanted, finished)
     local response, message, code = exchange(connection, wanted)
     if response then return complete(response, connection, wanted, finished) end
     finished(connection, false)
+    pass_on(wanted)
     return nil, message, code, true
 end
 
@@ -259,6 +278,7 @@ function http.request(what)
         wanted.offers = true
         local response, sent
         response, message, code, sent = http2.once(wanted, connect)
+        if not response then pass_on(wanted) end
         if response ~= false then return response, message, code, sent end
         connection = message
     end
@@ -376,6 +396,7 @@ local function perform_http2(self, wanted)
     if not http2.is_wanted(option, wanted) then return false end
     wanted.offers = true
     local response, message, code, sent = http2.perform(self, wanted, connect)
+    if not response then pass_on(wanted) end
     if response == false then return false, message end
     return response, nil, message, code, sent
 end

@@ -106,6 +106,7 @@ local function drop(one)
     one.dropped, one.closed = true, true
     one.session:forget(one.id)
     one.connection.streams[one.id] = nil
+    if one.sender then one.sender:cancel() end
     http2.wake(one.connection)
     told.ended(one.connection)
 end
@@ -113,12 +114,19 @@ end
 function Leaver:__gc() drop(self.one) end
 
 -- Sends a body in parts, while another routine waits for the answer; then closes what it was read
--- from.
+-- from. An error of the function that makes the body is for that routine.
 local function send_body(one, wanted, closer)
     local _ <close> = closer
-    local ok, message, code = http2.send_parts(one, bodies.take, wanted.body, wanted.length,
-        wanted.deadline)
-    if ok then return end
+    local good, ok, message, code = pcall(http2.send_parts, one, bodies.take, wanted.body,
+        wanted.length, wanted.deadline)
+    one.sender = nil
+    if good and ok then return end
+    if not good then
+        one.session:reset(one.id, "internal")
+        http2.wake(one.connection)
+        if one.answered then error(ok, 0) end -- nobody else hears of it
+        wanted.raised, message, code = {error = ok}, "the body could not be made", "badmsg"
+    end
     one.unsent, one.unsent_code = message, code
     http2.ring(one)
 end
@@ -136,7 +144,7 @@ local function ask(connection, wanted)
     if wanted.parts then
         local closer = bodies.closer(wanted.closer.body)
         wanted.closer.body = nil -- the sender closes it
-        mare.go(send_body, one, wanted, closer)
+        one.sender = mare.go(send_body, one, wanted, closer)
     end
     return one
 end
@@ -163,6 +171,7 @@ end
 -- The response for the program.
 local function complete(one, wanted)
     local response = one.head
+    one.answered = true
     one.head = nil -- otherwise it would never be collected, nor noticed as unread
     local limits = wanted.limits or {}
     response.stream, response.http2, response.minor = one.connection.stream, true, nil
