@@ -465,7 +465,8 @@ return {
     end,
 
     what_is_sent_in_vain_ends_with_the_answer = function()
-        local s <close> = server(function() return {status = 403, body = "no"} end)
+        local s <close> = server(function() return {status = 403, body = "no"} end, nil,
+            {message_time = 0.2}) -- for so long it waits for a body that nobody wants
         local silent, client <close> = mare.channel(), http.client {host_most = 1}
         local called, woken = 0, mare.channel(1)
         for _, body in ipairs {
