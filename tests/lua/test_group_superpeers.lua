@@ -124,7 +124,7 @@ return {
 
     names_of_others_make_no_machine = function()
         local added = {}
-        local host = {superpeers = {}, timers = {places = {}},
+        local host = {superpeers = {}, timers = require "mare._group_timers".new(),
             add = function(_, key) table.insert(added, key) end, step = function() end}
         for _, key in ipairs {"\4superpeer-dht 9", "\4superpeer-tokens 0", "\4superpeer-tokens 33",
             "\4superpeer-dht", "\4superpeer-dht 1 ", "\4bully 1", "superpeer-dht 1",

@@ -2,6 +2,7 @@
 -- HTTP/2, our server and our client: what handlers and programs see is what they see of HTTP/1.1.
 local mare, t = require "mare", require "t"
 local net, http, tls = require "mare.net", require "mare.http", require "mare.tls"
+local file = require "mare.file"
 local patience = t.patience
 local certificate, key = tls.selfsigned "localhost"
 
@@ -252,6 +253,32 @@ local cases = {
         for part in function() return response:read() end do got = got + #part end
         t.eq({sent, got}, {4 << 20, 4 << 20})
     end,
+
+    -- They are read in parts, and on the one connection that is allowed.
+    files_go_both_ways = t.in_folder(function(folder)
+        local name, text = folder .. "/large", {}
+        for i = 1, 1000 do text[i] = i .. ("x"):rep(1000) end
+        text = table.concat(text)
+        assert(file.write(name, text))
+        for _, clear in ipairs {false, true} do
+            local s <close> = service(function(request)
+                if request.path == "/read" then return request:text() end
+                if request.path == "/open" then return {body = assert(file.open(name))} end
+                return {file = name}
+            end, {limits = {body = 1 << 24}}, {limits = {body = 1 << 24}, host_most = 1}, clear)
+            local function opened() return assert(file.open(name)) end
+            t.ok(assert(s.ask {url = "/read", method = "POST", file = name}):text() == text)
+            t.ok(assert(s.ask {url = "/read", method = "POST", body = opened()}):text() == text)
+            local asking = t.in_routines(8, function(i)
+                local response = assert(s.ask(i % 2 == 0 and "/open" or "/path"))
+                return response.http2 and response.headers["content-length"] == tostring(#text)
+                    and response:text() == text
+            end)
+            for i = 1, 8 do t.eq({asking[i]:join(patience)}, {true, true}) end
+            t.eq(s.connections, 1)
+            t.fails("noname", s.ask {url = "/read", method = "POST", file = name .. "none"})
+        end
+    end),
 
     an_answer_in_many_small_parts_is_no_flood = function()
         local s <close> = service(function() return {body = parts(5000, 10)} end)
