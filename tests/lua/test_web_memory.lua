@@ -10,7 +10,7 @@ local mare, t = require "mare", require "t"
 local function hungry(begin)
     local ok, why = mare.spawn({memory = 12 << 20}, function(p_begin)
         local p_t, lost = require "t", 0
-        for size = 4096, 65536, 4096 do
+        local function try(size)
             local receiver <close> = p_begin()
             local ballast = {}
             for _, piece in ipairs {1 << 20, 1 << 16, size} do
@@ -32,6 +32,12 @@ local function hungry(begin)
             if done == "lost" then lost = lost + 1 end
             ballast = nil
             collectgarbage()
+        end
+        for size = 4096, 65536, 4096 do try(size) end
+        local step = 2048 -- what is free when it matters differs: look closer until it is too little
+        while lost == 0 and step >= 256 do
+            for size = step, 65536, 2 * step do try(size) end
+            step = step // 2
         end
         p_t.ok(lost > 0, "nothing was lost")
     end, begin):join(t.patience * 4)
