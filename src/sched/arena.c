@@ -23,6 +23,7 @@
 #include "base/alloc.h"
 #include "base/list.h"
 #include "mare_limits.h"
+#include "sched/handle.h"
 
 enum { GRAIN = 8, SMALL = 256, CLASSES = 17 };
 
@@ -49,6 +50,7 @@ struct mare__arena {
     size_t allowed;                // bytes in use beyond which more must be paid for
     struct mare__account *account; // who pays, or NULL
     size_t paid;                   // what was taken from it
+    struct mare__local *user;      // whose state lives in it, or NULL
     uint32_t next_chunk;           // its size
     bool born;
     struct memory *memory; // NULL: no moment is remembered, which is so of all but a few
@@ -279,6 +281,13 @@ static void forget_account(struct mare__arena *arena)
     arena->allowed = SIZE_MAX;
 }
 
+static void *refuse(struct mare__arena *arena)
+{
+    if (arena->user)
+        mare__handles_refused(arena->user);
+    return NULL;
+}
+
 void *mare__arena_alloc(void *ud, void *block, size_t old_size, size_t new_size)
 {
     struct mare__arena *arena = ud;
@@ -294,14 +303,13 @@ void *mare__arena_alloc(void *ud, void *block, size_t old_size, size_t new_size)
     }
     if (new_size > old_size) {
         size_t use = used(arena) - old_size + new_size;
-        if (use > arena->allowed && !pay(arena, use))
-            return NULL;
-        if (mare__alloc_must_fail())
-            return NULL;
+        if ((use > arena->allowed && !pay(arena, use)) || mare__alloc_must_fail())
+            return refuse(arena);
     }
     void *result = block ? resize(arena, block, old_size, new_size) : take(arena, new_size);
-    if (result)
-        set_used(arena, used(arena) - old_size + new_size);
+    if (!result)
+        return refuse(arena);
+    set_used(arena, used(arena) - old_size + new_size);
     if (new_size < old_size && arena->account)
         repay(arena);
     return result;
@@ -347,6 +355,12 @@ void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment)
     free_rest(arena);
     memcpy(arena, image->bytes, image->size);
     forget_account(arena); // of whoever ran when it was remembered
+    arena->user = NULL;
+}
+
+void mare__arena_use(struct mare__arena *arena, struct mare__local *user)
+{
+    arena->user = user;
 }
 
 void *mare__arena_scratch(struct mare__arena *arena)

@@ -12,6 +12,7 @@
 #include "base/account.h"
 
 struct mare__arena;
+struct mare__local;
 
 // A new arena with no limit, or NULL.
 struct mare__arena *mare__arena_create(void);
@@ -40,6 +41,10 @@ void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 
 // Room for four pointers that the owner may use between two lives. Only when birth is remembered.
 void *mare__arena_scratch(struct mare__arena *arena);
+
+// The process whose state lives in it is told when an allocation fails (mare__handles_refused),
+// until the bytes of a remembered moment are put back. NULL: nobody is told.
+void mare__arena_use(struct mare__arena *arena, struct mare__local *user);
 
 // An account (which outlives the arena) pays for allocations beyond what is in use now; with NULL
 // nobody does. An allocation for which the account has not enough left fails.

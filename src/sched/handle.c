@@ -432,6 +432,21 @@ void mare__handles_salvage(struct mare__local *process)
     }
 }
 
+// Before it makes room for the call, Lua has pushed the finalizer and the userdata. Which coroutine
+// that is cannot be asked of Lua: it is one of these.
+void mare__handles_refused(struct mare__local *process)
+{
+    lua_State *const running[] = {process->current, process->routine, process->state};
+    for (size_t i = 0; i < sizeof running / sizeof *running; i++) {
+        lua_State *L = running[i];
+        if (!L || lua_gettop(L) < 2 || lua_tocfunction(L, -2) != handle_gc)
+            continue;
+        struct mare__reference *ref = mare__handle_test(L, -1);
+        if (ref)
+            finalize(process, ref);
+    }
+}
+
 void mare__handle_push(lua_State *L, void *object)
 {
     struct mare__local *process = mare__self(L);

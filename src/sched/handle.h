@@ -18,6 +18,11 @@ void mare__handles_drop(struct mare__local *process);
 // be finalized.
 void mare__handles_salvage(struct mare__local *process);
 
+// An allocation of the process's state fails now. If Lua needs it to call a finalizer of ours, that
+// is done here instead: when the call has failed, Lua may free the userdata before anybody is told
+// (mare__handles_salvage), and then the list of references would lead through freed memory.
+void mare__handles_refused(struct mare__local *process);
+
 // Pushes a reference to an object (a channel, a process, a buffer), taking over the caller's.
 void mare__handle_push(lua_State *L, void *object);
 

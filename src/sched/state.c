@@ -166,6 +166,7 @@ bool mare__state_open(struct mare__local *process, const struct mare__code *code
     lua_setwarnf(L, on_warning, process);
     if (runtime->gc_stress)
         lua_gc(L, LUA_GCINC, 1, 1000, 0);
+    mare__arena_use(arena, process);
     if (process->account)
         mare__arena_account(arena, process->account);
     lua_pushglobaltable(L);
@@ -246,6 +247,7 @@ void mare__state_close(struct mare__local *process)
     if (process->needs_close || MARE__ARENA_PLAIN)
         lua_close(L);
     mare__handles_drop(process);
+    mare__arena_use(arena, NULL);
     mare__lock_acquire(&process->shared.lock); // nobody looks at the arena meanwhile
     process->state = process->current = NULL;
     atomic_store_explicit(&process->arena, NULL, memory_order_relaxed); // the lock orders it

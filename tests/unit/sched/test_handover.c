@@ -7,6 +7,7 @@
 #include "sched/local.h"
 #include "sched/process.h"
 #include "sched/timer.h"
+#include "sched/worker.h"
 #include "task_probe.h"
 
 // Looks whether something happens that must not. To look longer finds more, and is never wrong.
@@ -132,6 +133,36 @@ static void a_thread_of_its_own_stays_for_who_wakes_it(void **state)
     mare_stop(runtime);
 }
 
+// ---- A worker -----------------------------------------------------------------------------------
+
+// What it has found in its loop stands in its slot, and it counts as idle a moment longer. Here the
+// test puts a process there.
+static void what_stands_in_a_slot_is_no_deadlock(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(1);
+    mare_channel *channel = run_channel(runtime, 0);
+    mare_message *arguments = run_message();
+    run_add_channel(arguments, channel);
+    mare_process *process = run_spawn(runtime, "local channel = ... channel:receive()", arguments);
+    mare_message_destroy(arguments);
+    uint64_t deadline = run_soon(runtime);
+    while (!mare__workers_stuck(runtime)) {
+        assert_true(mare_now_ns(runtime) < deadline);
+        sched_yield();
+    }
+    struct mare__worker *worker = runtime->workers[0];
+    atomic_store(&worker->slot, mare__local_of(process));
+    bool stuck = mare__workers_stuck(runtime);
+    atomic_store(&worker->slot, NULL);
+    assert_false(stuck);
+    assert_true(mare__workers_stuck(runtime));
+    mare_chan_close(channel);
+    assert_int_equal(run_join(runtime, process, NULL), MARE_OK);
+    mare_chan_unref(channel);
+    mare_stop(runtime);
+}
+
 // ---- A timer ------------------------------------------------------------------------------------
 
 struct timed {
@@ -195,4 +226,5 @@ static void a_timer_ends_its_own_wait_and_no_later_one(void **state)
 UNIT_TESTS(cmocka_unit_test(who_sleeps_for_ever_goes_on_after_its_worker),
            cmocka_unit_test(a_task_runs_after_the_thread_that_made_it_wait),
            cmocka_unit_test(a_thread_of_its_own_stays_for_who_wakes_it),
+           cmocka_unit_test(what_stands_in_a_slot_is_no_deadlock),
            cmocka_unit_test(a_timer_ends_its_own_wait_and_no_later_one))

@@ -2,6 +2,8 @@
 // Allocation fails at every point: the n-th and all later ones, for n = 1, 2, 3 and so on until a
 // whole scenario runs without reaching the end of the countdown. Each time nothing hangs, nothing
 // crashes, the error is the right one, and (under AddressSanitizer) nothing leaks.
+#include <lauxlib.h>
+#include <lua.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -486,6 +488,54 @@ static void limits_at_every_point(void **state)
     at_every_point(limits);
 }
 
+// ---- Finalizers ---------------------------------------------------------------------------------
+
+// reference -> whether there was room. To call a finalizer, Lua pushes it and the userdata, and
+// then asks for memory. So does this, and there is none.
+static int call_without_memory(lua_State *L)
+{
+    enum { MUCH = 100000 };
+    lua_getmetatable(L, 1);
+    lua_getfield(L, -1, "__gc");
+    lua_pushvalue(L, 1);
+    mare__alloc_fail_after(1);
+    bool room = lua_checkstack(L, MUCH);
+    mare__alloc_fail_after(0);
+    lua_pushboolean(L, room);
+    return 1;
+}
+
+static int open_finalizers(lua_State *L)
+{
+    lua_newtable(L);
+    lua_pushcfunction(L, call_without_memory);
+    lua_setfield(L, -2, "call");
+    return 1;
+}
+
+// When the call has failed, Lua may free the userdata before it says so: by then the reference must
+// have been given back.
+static void a_finalizer_that_cannot_be_called_has_done_its_work(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(1);
+    assert_int_equal(mare_offer_lua(runtime, "finalizers", open_finalizers), MARE_OK);
+    run_true(runtime,
+             "local mare, finalizers = require 'mare', require 'finalizers' "
+             "local places = {function(f) return f() end, "
+             "  function(f) return coroutine.wrap(f)() end, "
+             "  function(f) return select(2, assert(mare.go(f):join())) end} "
+             "for _, at in ipairs(places) do "
+             "  local c, other = mare.channel(1), mare.channel(1) "
+             "  assert(not at(function() return finalizers.call(c) end)) "
+             "  local ok, why = pcall(c.trysend, c, 1) "
+             "  assert(not ok and why:find 'finalized', why) assert(other:trysend(1)) "
+             "end "
+             "return true",
+             NULL);
+    mare_stop(runtime);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
@@ -493,4 +543,4 @@ UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
            CASE(coroutines_at_every_point), CASE(buffers_at_every_point),
            CASE(routines_at_every_point), CASE(files_and_names_at_every_point),
-           CASE(limits_at_every_point))
+           CASE(limits_at_every_point), CASE(a_finalizer_that_cannot_be_called_has_done_its_work))
