@@ -25,6 +25,8 @@ local guards = {}    -- fname -> list of guards
 local blocked = {}   -- requests that may not run now, oldest first
 local arrived, reloads = 0, 0
 local line           -- with sc.serial(true): requests that wait for their turn
+local turns = setmetatable({}, {__mode = "k"}) -- request -> its line, while it has its turn: not in
+                     -- the request, where a guard could remove it, and nobody would have a turn
 local remote         -- asks the synchronizers: see _synchronized.lua
 
 -- ---- May it run? --------------------------------------------------------------------------------
@@ -83,8 +85,8 @@ end
 --- With one request at a time: gives the next one its turn. Called when a request's routine ends,
 --- or it is given up.
 function sc.over(request)
-    local own = request.line
-    request.line = nil
+    local own = turns[request]
+    turns[request] = nil
     if own then own.over:trysend(true) end
 end
 
@@ -110,14 +112,14 @@ end
 --- Nothing waits between the guards and the call, so what the guards saw is still true when the
 --- call begins.
 function sc.finish(request, may, before)
-    local _ <close> = request.line and setmetatable({request = request}, turn_type) or nil
+    local _ <close> = turns[request] and setmetatable({request = request}, turn_type) or nil
     go_on(request, may, before)
 end
 
 --- The same after the synchronizers have said yes. Others ran meanwhile, so the guards are asked
 --- again.
 function sc.conclude(request, tx)
-    local _ <close> = request.line and setmetatable({request = request}, turn_type) or nil
+    local _ <close> = turns[request] and setmetatable({request = request}, turn_type) or nil
     local before = reloads
     local may = request.open and (not guards[request.fname] or allowed(request))
     go_on(request, remote.conclude(tx, may), before)
@@ -137,7 +139,7 @@ end
 
 local function serve_line(own)
     while line == own and own[1] do
-        own[1].line, own.begun = own, true
+        turns[own[1]], own.begun = own, true
         local fine, err = pcall(consider, own[1])
         if fine then own.over:receive() else refuse(own[1], err) end
         own.begun = false

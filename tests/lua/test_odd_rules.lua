@@ -326,6 +326,29 @@ return {
         p:kill()
     end,
 
+    -- Its caller has to give up. The others go on.
+    a_guard_that_empties_a_request = function()
+        for _, serial in ipairs {false, true} do
+            local p = serving(function()
+                local sc = require "mare.sc"
+                function f() return "f" end -- luacheck: ignore
+                function free() return "free" end -- luacheck: ignore
+                sc.add_constraint("f", function(request)
+                    if request.args[1] then
+                        for key in pairs(request) do request[key] = nil end
+                    end
+                    return true
+                end)
+                sc.serial(serial)
+            end)
+            t.eq(sync(p, "f")(), "f")
+            t.fails("timeout", rpc.sync(p, "f", 0.01)(1))
+            t.eq(sync(p, "f")(), "f")
+            t.eq(sync(p, "free")(), "free")
+            p:kill()
+        end
+    end,
+
     a_guard_that_kills_its_process = function()
         for _, serial in ipairs {false, true} do
             local p = serving(function()
@@ -443,6 +466,7 @@ return {
                 refused = refused or code == "refused"
             end)()
             t.eq(sync(p, "free")(), "free")
+            t.settle() -- if it was refused, that was told before: the callback has had its turn
             call:cancel()
         end
         t.ok(refused, "questions pile up")
@@ -560,7 +584,7 @@ return {
 
     -- Deeper than functions may call each other.
     it_stays_however_deep_it_lies = function()
-        local depth, asked = t.gc_stress and 5000 or 190000, mare.channel(1)
+        local depth, asked = t.gc_stress and 2000 or 190000, mare.channel(1)
         local p = serving(function()
             function f(at) -- luacheck: ignore
                 for _ = 1, depth do at = at[1] end
@@ -577,7 +601,7 @@ return {
         end)
         local at = mare.buffer "tide"
         for _ = 1, depth do at = {at} end
-        t.eq(sync(p, "f")(at), "tide")
+        t.eq({sync(p, "f")(at)}, {"tide"})
         t.eq(asked:receive(t.patience), "buffer")
         keeper:kill()
         p:kill()

@@ -330,7 +330,7 @@ local function explore(...)
     t.ok(visited.n > 10)
 end
 
--- All of them where programs may run for long (a minute or two), else some.
+-- All of them where programs may run for long (some minutes), else some.
 local function sample(...)
     if os.getenv "MARE_STRESS_SECONDS" then return explore(...) end
     t.seed()
@@ -439,9 +439,9 @@ return {
 
     two_want_the_same_and_one_crashes = {function()
         sample({m1 = {{"s1", "s2"}, "on"}, m2 = {{"s1", "s2"}, "on"}}, {"s1", "s2"}, 1)
-    end, timeout = 600},
+    end, timeout = 1200},
 
     two_of_four_crash = {function()
         sample({m1 = {{"s1", "s2", "s3"}, "on"}}, {"s1", "s2", "s3"}, 2)
-    end, timeout = 600},
+    end, timeout = 1200},
 }
