@@ -166,6 +166,12 @@ function host:give_up(why)
     self.ended = true
     for _, lock in pairs(self.locks) do
         if lock.holder then lock.holder.lost:trysend(why) end
+    end
+end
+
+--- Ends the waits of all others. By then they may join again.
+function host:end_waits(why)
+    for _, lock in pairs(self.locks) do
         for _, who in ipairs(lock.line) do who.reply:trysend(false, why) end
     end
     for _, election in pairs(self.elections) do
@@ -232,11 +238,13 @@ function host.live(settings, channel, started, queue, make, run)
     local ok, problem
     do
         local _ <close> = setmetatable({}, {__close = function() -- runs also if killed
-            self:give_up(ok and "left" or "failed")
+            local why = ok and "left" or "failed"
+            self:give_up(why)
             self:stop()
             if settings.held then settings.held:close() end -- another may use it from here on
             inbox:close()
             channel:close() -- a caller that finds it closed may join again
+            self:end_waits(why)
             refuse_rest(channel)
         end})
         ok, problem = xpcall(run, debug.traceback, self)
