@@ -31,6 +31,12 @@ void mare__weak_table(lua_State *L, int key, const char *mode)
     lua_pushstring(L, mode);
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
+    // A finalizer may have run, and may have made it.
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) {
+        lua_remove(L, -2);
+        return;
+    }
+    lua_pop(L, 1);
     lua_pushvalue(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, key);
 }

@@ -241,6 +241,12 @@ static void push_table(lua_State *L)
         return;
     lua_pop(L, 1);
     lua_newtable(L);
+    // A finalizer may have run, and may have made it.
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES) == LUA_TTABLE) {
+        lua_remove(L, -2);
+        return;
+    }
+    lua_pop(L, 1);
     lua_pushvalue(L, -1);
     lua_rawseti(L, LUA_REGISTRYINDEX, MARE__REGISTRY_ROUTINES);
 }

@@ -64,6 +64,31 @@ return {
         t.eq(b:get(), "abc")
     end,
 
+    a_routine_that_a_finalizer_starts_while_one_is_started_is_kept = function()
+        for k = 1, 12 do -- the one of the finalizers that does
+            local p = mare.spawn(function(patience)
+                local c, back, calls = mare.channel(), mare.channel(1), 0
+                local function arm()
+                    setmetatable({}, {__gc = function()
+                        calls = calls + 1
+                        if calls == k then mare.go(function() back:send(c:receive()) end) end
+                        if calls < k then arm() end
+                    end})
+                end
+                arm()
+                collectgarbage("incremental", 1, 1000, 0)
+                mare.go(function() end)
+                while calls < k do collectgarbage() end
+                mare.yield()
+                collectgarbage()
+                collectgarbage()
+                c:sendwithin(patience, k)
+                return back:receive(patience)
+            end, t.patience)
+            t.eq({p:join(t.patience)}, {true, k})
+        end
+    end,
+
     two_links_are_one = function()
         local stop, patience = mare.channel(), t.patience
         local p = mare.spawn(function()
