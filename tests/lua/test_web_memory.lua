@@ -34,7 +34,7 @@ local function hungry(begin)
             collectgarbage()
         end
         for size = 4096, 65536, 4096 do try(size) end
-        local step = 2048 -- what is free when it matters differs: look closer until it is too little
+        local step = 2048 -- what is free when it matters differs: look closer until it fails
         while lost == 0 and step >= 256 do
             for size = step, 65536, 2 * step do try(size) end
             step = step // 2
