@@ -156,6 +156,7 @@ return {
                 t.eq(value, n)
             else
                 t.fails("noproc", value, message, code)
+                p:join(t.patience) -- the call ends a little earlier than the process
             end
             outcomes[code or "done"] = true
             countdown.rest(p)
