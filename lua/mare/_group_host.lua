@@ -44,7 +44,7 @@ end
 
 local requests = {}
 
-function requests.lock(self, reply, name, lost, process, algorithm)
+function requests.lock(self, reply, name, process, algorithm)
     local lock = self:lock(name)
     local its = lock.algorithm or "etcd"
     if lock.damage then return reply:trysend(nil, lock.damage, "corrupt") end
@@ -54,7 +54,7 @@ function requests.lock(self, reply, name, lost, process, algorithm)
         return reply:trysend(nil, ("lock '%s' is by '%s', not by '%s': name it when you join, %s")
             :format(name, its, algorithm, how), "denied")
     end
-    table.insert(lock.line, {reply = reply, lost = lost, process = process})
+    table.insert(lock.line, {reply = reply, lost = reply, process = process})
     self:watch(process)
     self:want(name)
 end

@@ -220,10 +220,12 @@ local function check_name(what, name)
     end
 end
 
+local LOCK_OPTIONS = checks.set "algorithm"
+
 local function check_algorithm(options)
-    options = options or {}
+    if options == nil then return nil end
     checks.argument("lock", options, 3, "table", 4)
-    checks.options("lock", options, 3, checks.set "algorithm", 4)
+    checks.options("lock", options, 3, LOCK_OPTIONS, 4)
     checks.option("lock", options, 3, "algorithm", function(word)
         return given.algorithms[word] or word == "etcd"
     end, given.ALGORITHMS .. ", or the engine, 'etcd'", 4)
@@ -238,14 +240,13 @@ function group_type.__index:lock(name, timeout, options)
     check_name("lock", name)
     local algorithm = check_algorithm(options)
     local deadline = timeout and checks.deadline("lock", timeout, 2)
-    local reply, gone = mare.channel(1), mare.channel(1)
+    local reply = mare.channel(2) -- for the grant; later for the reason why the lock was lost
     local ok, fence, code
     if deadline then
-        ok, fence, code = self.channel:sendwithin(deadline, "lock", reply, name, gone, mare.self(),
+        ok, fence, code = self.channel:sendwithin(deadline, "lock", reply, name, mare.self(),
             algorithm)
     else
-        ok, fence, code = self.channel:send("lock", reply, name, gone, mare.self(),
-            algorithm)
+        ok, fence, code = self.channel:send("lock", reply, name, mare.self(), algorithm)
     end
     if code == "closed" then return left(self) end
     if not ok then return nil, fence, code end
@@ -258,13 +259,12 @@ function group_type.__index:lock(name, timeout, options)
     if code == "closed" then return left(self) end
     if ok == nil then return give_up(self, name, reply, fence, code) end
     if not ok then return left(self) end
-    return setmetatable({group = self, name = name, reply = reply, gone = gone, number = fence},
-        lock_type)
+    return setmetatable({group = self, name = name, reply = reply, number = fence}, lock_type)
 end
 
 -- Why the lock is not held any more; nil: it is held.
 local function reason_of(lock)
-    if not lock.reason then lock.reason = lock.gone:tryreceive() end
+    if not lock.reason then lock.reason = lock.reply:tryreceive() end
     return lock.reason
 end
 
@@ -290,7 +290,7 @@ end
 function lock_type.__index:release()
     if not self.reason then
         self.reason = "released"
-        self.gone:trysend(self.reason) -- wakes a select in another routine
+        self.reply:trysend(self.reason) -- wakes a select in another routine
         insist(self.group, "release", self.reply, self.name)
     end
     return true
@@ -302,7 +302,7 @@ lock_type.__close = lock_type.__index.release
 function lock_type:__select(case, reason)
     if case then self.reason = self.reason or reason end
     if self.reason then return true, self.reason end
-    return self.gone
+    return self.reply
 end
 
 -- ---- Replicas and multicasts --------------------------------------------------------------------
