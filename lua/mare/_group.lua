@@ -18,7 +18,6 @@ local race, members = require "mare._group_race", require "mare._group_members"
 local outbox, timers = require "mare._group_outbox", require "mare._group_timers"
 local superpeers = require "mare._group_superpeers"
 
-local QUEUE = 256 -- messages from other members that wait here
 local PATIENCE = 1 -- seconds to tell a stranger
 local TIMERS = 8 -- of a machine, at most
 local DIGITS = {[0] = "0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 "} -- a timer's key: and its lock
@@ -566,5 +565,5 @@ local function make(settings, channel, inbox)
 end
 
 return function(settings, channel, started)
-    base.live(settings, channel, started, QUEUE, make, run)
+    base.live(settings, channel, started, make, run)
 end

@@ -11,7 +11,7 @@
 local mare, etcd = require "mare", require "mare.etcd"
 local base, elections = require "mare._group_host", require "mare._group_election"
 
-local QUEUE, PAUSE = 64, 0.05 -- queue; seconds before a cluster that did not answer is asked again
+local PAUSE = 0.05 -- seconds before a cluster that did not answer is asked again
 
 local host = setmetatable({}, base)
 host.__index = host
@@ -203,5 +203,5 @@ end
 function host:stop() self.db:close() end
 
 return function(settings, channel, started)
-    base.live(settings, channel, started, QUEUE, make, run)
+    base.live(settings, channel, started, make, run)
 end

@@ -219,17 +219,14 @@ local function refuse_rest(channel)
 end
 
 --- The whole life of a member: `make` makes it, `run` serves until it is over.
-function host.live(settings, channel, started, queue, make, run)
+function host.live(settings, channel, started, make, run)
     local function fail(...)
         channel:close()
         if settings.held then settings.held:close() end
         return started:send(nil, ...)
     end
-    local inbox, message, code = require "mare._node"._box(queue, settings.inbox)
-    if not inbox then return fail(message, code) end
-    local _ <close> = inbox -- its name is free again, also if this is killed: a newcomer waits here
-    local self
-    self, message, code = make(settings, channel, inbox)
+    local inbox <close> = settings.box -- its name is free again, also if this is killed
+    local self, message, code = make(settings, channel, inbox)
     if not self then
         inbox:close()
         return fail(message, code)

@@ -587,10 +587,8 @@ return function(settings, channel, started, state, change)
         channel:close()
         return started:send(nil, ...)
     end
-    local inbox, message, code = require "mare._node"._box(QUEUE, settings.inbox)
-    if not inbox then return fail(message, code) end
-    local _ <close> = inbox -- its name is free again, also if this is killed while it reads the log
-    local kept
+    local inbox <close> = settings.box -- its name is free again, also if this is killed
+    local kept, code
     settings.disk, kept, code = disk.open(settings.folder, settings.lost)
     if not settings.disk then return fail(kept, code) end
     local self = make(settings, channel, inbox, kept, state, change)

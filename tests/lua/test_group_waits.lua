@@ -209,6 +209,17 @@ return {
         t.ok(home)
     end),
 
+    -- Nor does a process that ends before its first line.
+    a_member_that_never_began_has_no_name = function()
+        local channel, settings = mare.channel(), {inbox = "group.never"}
+        local launch = require "mare._launch"
+        local _, message, code = launch("member", "no such module", settings, channel)
+        t.eq(code, "died")
+        t.ok(message:find("module 'no such module' not found", 1, true), message)
+        t.ok(channel:closed() and settings.box:closed())
+        t.ok(mare.channel(1, "group.never"), "the name is free"):close()
+    end,
+
     -- The other member freezes. Some calls are told; others go on waiting until it is back.
     the_majority_is_lost = {t.in_folder(function(folder)
         local home <close> = peers.home()
