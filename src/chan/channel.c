@@ -37,7 +37,7 @@ static void unlist(mare_channel *channel)
     if (!channel->all)
         return;
     mare__lock_acquire(&channel->all->lock);
-    mare__list_remove(&channel->in_all);
+    mare__tour_remove(&channel->all->tours, &channel->in_all);
     mare__lock_release(&channel->all->lock);
 }
 
@@ -58,7 +58,7 @@ void mare__chan_empty_all(struct mare__channels *all)
     struct mare__list *entry;
     while ((entry = mare__list_first(&all->list)) != NULL) {
         mare_channel *channel = MARE__ENTRY(entry, mare_channel, in_all);
-        mare__list_remove(entry);
+        mare__tour_remove(&all->tours, entry);
         mare_chan_ref(channel);
         empty(channel);
         mare_chan_unref(channel);

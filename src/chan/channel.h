@@ -18,7 +18,7 @@ enum { MARE__CAN_SEND = 1, MARE__CAN_RECEIVE = 2 };
 // holds one to it, is freed by nobody until the runtime stops and empties them.
 struct mare__channels {
     mare__lock lock;
-    struct mare__list list;
+    struct mare__list list, tours;
     struct mare__directory *names; // where their names are registered
     long owner;                    // the operating-system process that they belong to
 };

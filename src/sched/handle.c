@@ -21,6 +21,19 @@ enum {
     CLASSES = CAME_FIRST_END         // + kind
 };
 
+// The table on top of the stack becomes the registry's, unless a finalizer has run while it was
+// made, and has made one too: then that one takes its place.
+static void keep_table(lua_State *L, int key)
+{
+    if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) {
+        lua_remove(L, -2);
+        return;
+    }
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, LUA_REGISTRYINDEX, key);
+}
+
 void mare__weak_table(lua_State *L, int key, const char *mode)
 {
     if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE)
@@ -31,14 +44,7 @@ void mare__weak_table(lua_State *L, int key, const char *mode)
     lua_pushstring(L, mode);
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
-    // A finalizer may have run, and may have made it.
-    if (lua_rawgeti(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) {
-        lua_remove(L, -2);
-        return;
-    }
-    lua_pop(L, 1);
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, LUA_REGISTRYINDEX, key);
+    keep_table(L, key);
 }
 
 // Pushes one of the tables of userdata.
@@ -243,8 +249,7 @@ static void push_metatable(lua_State *L, struct mare__local *process, int kind)
         mare__lazy_methods(L, class->methods);
         lua_setfield(L, -2, "__index");
     }
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, LUA_REGISTRYINDEX, CLASSES + kind);
+    keep_table(L, CLASSES + kind); // one only: mare__handle_methods knows its methods by it
 }
 
 // Pushes the userdata that stands for an object in one of the tables, if there is one.
@@ -312,18 +317,27 @@ static int free_place(lua_State *L)
 }
 
 // Registers the userdata on top of the stack, so that the object finds it when it comes again.
-static void enter(lua_State *L, const struct mare__object *object)
+// False: a finalizer has run while it was made, and has received the object too. That userdata is
+// on top of the stack then.
+static bool enter(lua_State *L, const struct mare__local *process,
+                  const struct mare__object *object)
 {
     int first = object->kind == MARE__KIND_CHANNEL ? free_place(L) : CAME_FIRST_END;
-    if (first < CAME_FIRST_END) { // it stays for the life of the process, which costs little
-        lua_pushvalue(L, -1);
-        lua_rawseti(L, LUA_REGISTRYINDEX, first);
-    } else {
-        push_table(L, CAME_HERE);
-        lua_pushvalue(L, -2);
-        lua_rawsetp(L, -2, object);
-        lua_pop(L, 1);
+    if (first == CAME_FIRST_END)
+        push_table(L, CAME_HERE); // from here on no finalizer runs
+    else
+        lua_pushnil(L);
+    if (push_existing(L, process, object)) {
+        lua_remove(L, -2);
+        return false;
     }
+    lua_pushvalue(L, -2);
+    if (first < CAME_FIRST_END) // it stays for the life of the process, which costs little
+        lua_rawseti(L, LUA_REGISTRYINDEX, first);
+    else
+        lua_rawsetp(L, -2, object);
+    lua_pop(L, 1);
+    return true;
 }
 
 static void make_outside(lua_State *L, struct mare__local *process, struct mare__reference *ref)
@@ -462,7 +476,11 @@ void mare__handle_push(lua_State *L, void *object)
         return;
     }
     struct mare__reference *ref = push_userdata(L, process, ((struct mare__object *)object)->kind);
-    enter(L, object);
+    if (!enter(L, process, object)) {
+        lua_remove(L, -2); // ours stays empty
+        kept(process, more, true);
+        return;
+    }
     fill(process, ref, object, more);
     weigh(L, process);
 }

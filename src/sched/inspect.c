@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What can be watched: counters, and pictures of the channels (of processes: look.c). A picture is
-// taken under the lock of the list, so it copies and calls nobody.
+// What can be watched: counters, and pictures of the channels (of processes: look.c). A channel's
+// is taken under the lock of the list, so it copies and calls nobody; and others get the lock after
+// a few channels.
 #include <string.h>
 
 #include "sched/local.h"
@@ -57,14 +58,22 @@ size_t mare_list_channels(mare_runtime *runtime, mare_chan_info *rows, size_t ro
 {
     if (!mare__runtime_valid(runtime))
         return 0;
+    enum { AT_ONCE = 16 };
     struct mare__channels *all = &runtime->channels;
+    struct mare__tour tour;
+    struct mare__list *l;
     size_t count = 0;
     mare__lock_acquire(&all->lock);
-    for (struct mare__list *l = all->list.next; l != &all->list; l = l->next) {
+    mare__tour_begin(&tour, &all->tours, &all->list);
+    while ((l = mare__tour_next(&tour, &all->list)) != NULL) {
         if (count < room)
             describe_channel(MARE__ENTRY(l, mare_channel, in_all), &rows[count]);
-        count++;
+        if (++count % AT_ONCE == 0) {
+            mare__lock_release(&all->lock);
+            mare__lock_acquire(&all->lock);
+        }
     }
+    mare__tour_end(&tour);
     mare__lock_release(&all->lock);
     return count;
 }

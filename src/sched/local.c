@@ -496,7 +496,7 @@ static void announce(struct mare__local *process)
         mare__directory_remove(runtime->names, process->shared.name, &process->shared.object);
     process->keeps = process->sleep.wait.message.handles != 0;
     mare__lock_acquire(&runtime->process_lock);
-    mare__list_remove(&process->in_all);
+    mare__tour_remove(&runtime->visits, &process->in_all);
     if (process->keeps)
         mare__list_append(&runtime->keepers, &process->in_all);
     mare__lock_release(&runtime->process_lock);

@@ -291,6 +291,7 @@ static void describe_sockets(struct listing *list)
 
 static void list_process(struct listing *list, struct mare__local *process, bool all)
 {
+    mare__takes_long(); // it walks the stacks of all its routines
     // Read once: a row that says "blocked" also says what for. Acquire: what it left is seen.
     unsigned status = atomic_load_explicit(&process->status, memory_order_acquire);
     bool rests = is_at_rest(process, status);
@@ -321,11 +322,15 @@ static size_t list(mare_runtime *runtime, mare_process_info *rows, size_t room, 
     struct listing listing = {.rows = rows, .room = room};
     if (room > 0)
         listing.sockets = mare__alloc_zero(room * sizeof(mare_channel *));
+    struct mare__visit visit;
+    struct mare__local *process;
     mare__look_begin(runtime);
-    mare__lock_acquire(&runtime->process_lock);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next)
-        list_process(&listing, MARE__ENTRY(l, struct mare__local, in_all), all);
-    mare__lock_release(&runtime->process_lock);
+    mare__visit_begin(&visit, runtime);
+    while ((process = mare__visit_next(&visit)) != NULL) {
+        list_process(&listing, process, all);
+        mare_process_unref(&process->shared);
+    }
+    mare__visit_end(&visit);
     mare__look_end(runtime);
     describe_sockets(&listing);
     return listing.count;

@@ -57,9 +57,11 @@ mare_err mare__runtime_start(const struct mare__platform *platform, const mare_o
     runtime->owner = runtime->channels.owner = mare__os_process();
     mare__list_init(&runtime->idle);
     mare__list_init(&runtime->processes);
+    mare__list_init(&runtime->visits);
     mare__list_init(&runtime->keepers);
     mare__list_init(&runtime->lingering);
     mare__list_init(&runtime->channels.list);
+    mare__list_init(&runtime->channels.tours);
     mare__list_init(&runtime->sources.all);
     mare__list_init(&runtime->end_waiters);
     atomic_init(&runtime->next_deadline, MARE_FOREVER);
@@ -191,45 +193,46 @@ mare_err mare_wait_until(mare_runtime *runtime, uint64_t deadline)
     return mare__runtime_await(runtime, false, deadline);
 }
 
-// Puts into an array, with a reference each, those with a higher number than that, as many as there
-// is room for. Returns how many.
-static size_t list_from(mare_runtime *runtime, uint64_t after, struct mare__local **all,
-                        size_t room)
+// ---- All processes ------------------------------------------------------------------------------
+
+void mare__visit_begin(struct mare__visit *visit, mare_runtime *runtime)
 {
-    size_t count = 0;
+    visit->runtime = runtime;
     mare__lock_acquire(&runtime->process_lock);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes && count < room;
-         l = l->next) {
-        struct mare__local *process = MARE__ENTRY(l, struct mare__local, in_all);
-        if (process->shared.id > after)
-            all[count++] = mare__ref(&process->shared.object);
-    }
+    mare__tour_begin(&visit->tour, &runtime->visits, &runtime->processes);
     mare__lock_release(&runtime->process_lock);
-    return count;
+}
+
+void mare__visit_end(struct mare__visit *visit)
+{
+    mare__lock_acquire(&visit->runtime->process_lock);
+    mare__tour_end(&visit->tour);
+    mare__lock_release(&visit->runtime->process_lock);
+}
+
+struct mare__local *mare__visit_next(struct mare__visit *visit)
+{
+    struct mare__local *process = NULL;
+    mare__lock_acquire(&visit->runtime->process_lock);
+    struct mare__list *entry = mare__tour_next(&visit->tour, &visit->runtime->processes);
+    if (entry) {
+        process = MARE__ENTRY(entry, struct mare__local, in_all);
+        mare__ref(&process->shared.object); // a live one has others: see mare__local_launch
+    }
+    mare__lock_release(&visit->runtime->process_lock);
+    return process;
 }
 
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason)
 {
-    // All that there are, and then those that they have spawned meanwhile. They are killed without
-    // the lock: that takes the process's own, and may end others.
-    enum { WITHOUT_MEMORY = 64 };
-    struct mare__local *few[WITHOUT_MEMORY] = {NULL};
-    size_t count;
-    uint64_t last = 0;
-    do {
-        size_t room = atomic_load(&runtime->live) + WITHOUT_MEMORY;
-        struct mare__local **all = mare__alloc(room * sizeof *all);
-        if (!all)
-            room = WITHOUT_MEMORY;
-        count = list_from(runtime, last, all ? all : few, room);
-        for (size_t i = 0; i < count; i++) {
-            struct mare__local *process = all ? all[i] : few[i];
-            last = process->shared.id > last ? process->shared.id : last;
-            mare__local_kill(process, reason);
-            mare_process_unref(&process->shared);
-        }
-        mare__free(all);
-    } while (count > 0);
+    struct mare__visit visit;
+    struct mare__local *process;
+    mare__visit_begin(&visit, runtime);
+    while ((process = mare__visit_next(&visit)) != NULL) {
+        mare__local_kill(process, reason);
+        mare_process_unref(&process->shared);
+    }
+    mare__visit_end(&visit);
 }
 
 // Nothing runs any more.

@@ -36,7 +36,21 @@ char *mare__stuck_text(mare_runtime *runtime);
 // is what happened; NULL: processes wait, and were ended.
 void mare__deadlock_report(mare_runtime *runtime, const char *what, const char *stuck);
 
-// Kills every process.
+// Goes through the live processes in the order in which they were launched. Between two of them it
+// holds no lock, so others are launched and end meanwhile: it meets each that lives from its
+// beginning to its end, and those launched meanwhile. It needs no memory. Any thread; what begins
+// must end.
+struct mare__visit {
+    mare_runtime *runtime;
+    struct mare__tour tour;
+};
+void mare__visit_begin(struct mare__visit *visit, mare_runtime *runtime);
+void mare__visit_end(struct mare__visit *visit);
+
+// The next process, with a reference that is the caller's; or NULL.
+struct mare__local *mare__visit_next(struct mare__visit *visit);
+
+// Kills every process, and those that they spawn meanwhile.
 void mare__runtime_kill_all(mare_runtime *runtime, const char *reason);
 
 // False in a process forked from the one that started the runtime.

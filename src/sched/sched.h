@@ -439,6 +439,7 @@ struct mare_runtime {
     struct mare__channels channels;
     mare__lock process_lock;
     struct mare__list processes;        // live ones
+    struct mare__list visits;           // tours of those who go through them: see runtime.h
     struct mare__list keepers;          // ended ones whose results hold references
     atomic_ulong live, spawned_outside; // by threads that are not workers
     atomic_ulong given_up;              // of the live ones

@@ -17,6 +17,24 @@ const char *mare_event_name(mare_event_kind kind)
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 
+// Tells every process whether somebody listens. One launched meanwhile looks at `on` itself, under
+// the lock under which it comes to the others.
+static void tell_processes(mare_runtime *runtime)
+{
+    struct mare__visit visit;
+    struct mare__local *process;
+    mare__visit_begin(&visit, runtime);
+    while ((process = mare__visit_next(&visit)) != NULL) {
+        bool on;
+        do { // again if another thread has changed it, and may have told this process before us
+            on = atomic_load(&runtime->trace.on);
+            atomic_store(&process->traced, on);
+        } while (on != atomic_load(&runtime->trace.on));
+        mare_process_unref(&process->shared);
+    }
+    mare__visit_end(&visit);
+}
+
 void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user)
 {
     if (!mare__runtime_valid(runtime))
@@ -28,13 +46,11 @@ void mare_trace(mare_runtime *runtime, mare_listener *listener, void *user)
     atomic_store(&trace->on, listener != NULL);
     pthread_mutex_unlock(&trace->mutex);
     char name[sizeof runtime->node_name];
-    // Under the lock under which a new process looks at `on`.
     mare__lock_acquire(&runtime->process_lock);
     uint64_t life = runtime->node_life;
     strcpy(name, runtime->node_name);
-    for (struct mare__list *l = runtime->processes.next; l != &runtime->processes; l = l->next)
-        atomic_store(&MARE__ENTRY(l, struct mare__local, in_all)->traced, atomic_load(&trace->on));
     mare__lock_release(&runtime->process_lock);
+    tell_processes(runtime);
     if (name[0])
         mare__trace_node(runtime, name, life);
 }

@@ -11,6 +11,23 @@ local function travels(f)
     return setmetatable({}, {__travel = function() return "reentry", f() end})
 end
 
+-- From here on the collector never rests. The k-th finalizer that it calls runs the function. What
+-- this returns calls those that are left.
+local function in_finalizer(k, f)
+    local calls = 0
+    local function arm()
+        setmetatable({}, {__gc = function()
+            calls = calls + 1
+            if calls == k then f() end
+            if calls < k then arm() end
+        end})
+    end
+    arm()
+    collectgarbage("incremental", 1, 1000, 0)
+    collectgarbage()
+    return function() while calls < k do collectgarbage() end end
+end
+
 return {
     a_finalizer_may_send_while_a_message_is_unpacked = function()
         local log, c = mare.channel(100000), mare.channel()
@@ -86,6 +103,40 @@ return {
                 return back:receive(patience)
             end, t.patience)
             t.eq({p:join(t.patience)}, {true, k})
+        end
+    end,
+
+    a_reference_that_a_finalizer_receives_too_stays_one = function()
+        for k = 1, 16 do
+            for _, kind in ipairs {"process", "channel"} do
+                local first, second = mare.channel(1), mare.channel(1)
+                local object = kind == "process" and mare.self() or mare.channel()
+                first:send(object)
+                second:send(object)
+                local p = mare.spawn(function()
+                    local other
+                    local finish = in_finalizer(k, function() other = second:receive() end)
+                    local one = first:receive()
+                    finish()
+                    return rawequal(one, other)
+                end)
+                t.eq({p:join(t.patience)}, {true, true})
+            end
+        end
+    end,
+
+    a_reference_that_a_finalizer_makes_beside_the_first_is_found = function()
+        for k = 1, 16 do
+            local p = mare.spawn(function()
+                local made
+                local finish = in_finalizer(k, function() made = mare.channel(1) end)
+                local first = mare.channel(1)
+                finish()
+                first:send(first)
+                made:send(made)
+                return rawequal(first:receive(), first), rawequal(made:receive(), made)
+            end)
+            t.eq({p:join(t.patience)}, {true, true, true})
         end
     end,
 

@@ -76,6 +76,62 @@ static void random_operations_agree_with_an_array(void **state)
     }
 }
 
+// ---- Tours ------------------------------------------------------------------------------------
+
+// Two go through a list at once, in steps, while entries are removed and come: each meets every
+// entry that stays, once and in order, and those that come meanwhile.
+static void tours_meet_all_that_stay(void **state)
+{
+    (void)state;
+    enum { STAY = 30, GO = 30, COME = 10, ROUNDS = 2000 };
+    uint64_t random = unit_seed();
+    for (int round = 0; round < ROUNDS; round++) {
+        struct mare__list list, tours;
+        struct mare__tour both[2];
+        struct item items[STAY + GO + COME];
+        bool gone[STAY + GO + COME] = {false};
+        int met[2] = {0, 0}, came = STAY + GO, last[2] = {-1, -1};
+        mare__list_init(&list);
+        mare__list_init(&tours);
+        for (int i = 0; i < STAY + GO; i++) // those that stay have even numbers
+            mare__list_append(&list, &items[i].link);
+        for (int c = 0; c < 2; c++)
+            mare__tour_begin(&both[c], &tours, &list);
+        for (bool over[2] = {false, false}; !over[0] || !over[1] || came < STAY + GO + COME;) {
+            int which = (int)(unit_random(&random) % 4), goes;
+            if (which < 2) {
+                struct mare__list *entry = mare__tour_next(&both[which], &list);
+                over[which] = !entry;
+                if (!entry)
+                    continue;
+                int number = (int)(MARE__ENTRY(entry, struct item, link) - items);
+                assert_false(gone[number]);
+                assert_true(number > last[which]);
+                last[which] = number;
+                met[which] += number % 2 == 0 || number >= STAY + GO;
+            } else if (which == 2) {
+                // Often the one at which a tour stands, or the next to it.
+                goes = last[unit_random(&random) % 2] + (int)(unit_random(&random) % 3) - 1;
+                if (goes < 0 || goes >= STAY + GO || goes % 2 == 0 || gone[goes])
+                    continue;
+                gone[goes] = true;
+                mare__tour_remove(&tours, &items[goes].link);
+                assert_true(mare__list_empty(&items[goes].link));
+            } else if (came < STAY + GO + COME) {
+                mare__list_append(&list, &items[came++].link);
+            }
+        }
+        for (int c = 0; c < 2; c++) {
+            while (mare__tour_next(&both[c], &list)) // what came last
+                met[c]++;
+            assert_int_equal(met[c], STAY + COME);
+            mare__tour_end(&both[c]);
+        }
+        assert_true(mare__list_empty(&tours));
+    }
+}
+
 UNIT_TESTS(cmocka_unit_test(an_unlinked_node_points_to_itself),
            cmocka_unit_test(the_entry_is_found_from_the_link),
-           cmocka_unit_test(random_operations_agree_with_an_array))
+           cmocka_unit_test(random_operations_agree_with_an_array),
+           cmocka_unit_test(tours_meet_all_that_stay))

@@ -133,6 +133,7 @@ static void named_channels_end_with_the_table(void **state)
     struct mare__directory *names = mare__directory_create();
     struct mare__channels all = {.names = names, .owner = mare__os_process()};
     mare__list_init(&all.list);
+    mare__list_init(&all.tours);
     for (int i = 0; i < 40; i++) {
         char name[16];
         snprintf(name, sizeof name, "channel %d", i);
@@ -152,6 +153,7 @@ static void closing_ends_the_registration(void **state)
     struct mare__directory *names = mare__directory_create();
     struct mare__channels all = {.names = names, .owner = mare__os_process()};
     mare__list_init(&all.list);
+    mare__list_init(&all.tours);
     mare_channel *channel = mare__chan_new(NULL, 1);
     mare__chan_list(channel, &all);
     channel->name = mare__alloc(8);

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "runtime.h"
+#include "sched/runtime.h"
 
 // Runs with the n-th allocation failing; complains by returning a string.
 typedef const char *scenario(void);
@@ -536,6 +537,49 @@ static void a_finalizer_that_cannot_be_called_has_done_its_work(void **state)
     mare_stop(runtime);
 }
 
+// ---- The end of all -----------------------------------------------------------------------------
+
+static int open_arrivals(lua_State *L)
+{
+    if (luaL_dostring(L, "return {arrive = function(x) return x end}"))
+        return lua_error(L);
+    return 1;
+}
+
+// Processes are launched in another order than they got their numbers: the first of the spawned is
+// launched after the others, from inside of whose spawn they are.
+static void all_are_killed_without_memory(void **state)
+{
+    (void)state;
+    enum { WAIT = 300 };
+    mare_runtime *runtime = run_start(2);
+    assert_int_equal(mare_offer_lua(runtime, "arrivals", open_arrivals), MARE_OK);
+    mare_channel *ready = run_channel(runtime, WAIT + 2);
+    mare_message *arguments = run_message();
+    run_add_channel(arguments, ready);
+    assert_int_equal(mare_message_add_integer(arguments, WAIT), MARE_OK);
+    mare_process *program = run_spawn(runtime,
+                                      "local mare, ready, count = require 'mare', ...\n"
+                                      "local function wait() ready:send(1) mare.sleep(1e6) end\n"
+                                      "local late = setmetatable({}, {__travel = function()\n"
+                                      "  for i = 1, count do assert(mare.spawn(wait)) end\n"
+                                      "  return 'arrivals', 1\n"
+                                      "end})\n"
+                                      "assert(mare.spawn(wait, late))\n"
+                                      "wait()",
+                                      arguments);
+    for (int i = 0; i < WAIT + 2; i++)
+        run_receive_integer(runtime, ready);
+    mare__alloc_fail_after(1);
+    mare__runtime_kill_all(runtime, "all end");
+    mare__alloc_fail_after(0);
+    assert_int_equal(mare_wait_until(runtime, run_soon(runtime)), MARE_OK);
+    mare_process_unref(program);
+    mare_message_destroy(arguments);
+    mare_chan_unref(ready);
+    mare_stop(runtime);
+}
+
 #define CASE(name) cmocka_unit_test_teardown(name, end_countdown)
 
 UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
@@ -543,4 +587,5 @@ UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(selects_and_names_at_every_point), CASE(families_at_every_point),
            CASE(coroutines_at_every_point), CASE(buffers_at_every_point),
            CASE(routines_at_every_point), CASE(files_and_names_at_every_point),
-           CASE(limits_at_every_point), CASE(a_finalizer_that_cannot_be_called_has_done_its_work))
+           CASE(limits_at_every_point), CASE(a_finalizer_that_cannot_be_called_has_done_its_work),
+           CASE(all_are_killed_without_memory))
