@@ -110,14 +110,14 @@ local LEADER = [[
     end
 ]]
 
-local function options_of(folder, name)
-    return {members = MEMBERS, folder = folder .. "/" .. name, lease = SHORT}
+local function options_of(folder, name, lease)
+    return {members = MEMBERS, folder = folder .. "/" .. name, lease = lease or SHORT}
 end
 
 -- `others`: the addresses of members besides this one. A member has to reach all others.
-local function peer(home, folder, name, founds, others)
-    local words = {OPTIONS = peers.source(options_of(folder, name)), FOUNDS = tostring(founds),
-        NAME = name}
+local function peer(home, folder, name, founds, others, lease)
+    local words = {OPTIONS = peers.source(options_of(folder, name, lease)),
+        FOUNDS = tostring(founds), NAME = name}
     local made = peers.join(home, {name = name, listen = "127.0.0.1:0", join = others},
         PEER:gsub("%u%u%u+", words))
     t.eq(made.line(), "in")
@@ -372,17 +372,17 @@ return {
         t.ok(list:leave())
     end), timeout = 60},
 
-    -- Else the others would have a state that this one has not.
     -- A member that has not opened it asks the nearest one that answers.
     a_state_is_read_where_it_is_near = {t.in_folder(function(folder)
+        local shared = require "mare._group_shared"
         local home <close> = peers.home()
-        local flow <close> = peer(home, folder, "flow", true)
-        local neap <close> = peer(home, folder, "neap", true, {flow.address})
-        local options = options_of(folder, "home")
+        local flow <close> = peer(home, folder, "flow", true, nil, LONG)
+        local neap <close> = peer(home, folder, "neap", true, {flow.address}, LONG)
+        local options = options_of(folder, "home", LONG)
         t.ok(group.found("bank", options))
         local bank <close> = join("bank", options)
         flow.orders:send("apply", 3, t.patience)
-        repeat local line = flow.line() until line == "applied"
+        t.eq(flow.line(), "applied")
         local near = node.near
         local function reads(first, second)
             node.near = function() return {{name = first}, {name = second}} end
@@ -391,19 +391,29 @@ return {
             t.ok(ok, state)
             return from, #state
         end
+        shared.each = t.patience
         t.eq({reads("flow", "neap")}, {"flow", 3})
         t.eq(reads("neap", "flow"), "neap") -- which may be behind
         t.fails("noname", bank:peek("other", t.patience))
         flow.signal "STOP"
-        t.eq(reads("flow", "neap"), "neap") -- after a second, or when it counts as down
+        shared.each = 0.01
+        t.eq(reads("flow", "neap"), "neap")
         neap.signal "STOP"
         t.fails("timeout", bank:peek("list", 0.1))
+        local waiting = mare.go(reads, "neap", "flow") -- both are asked, and both are waited for
+        t.fails("timeout", waiting:join(0.2))
         flow.signal "CONT"
+        t.eq({waiting:join(t.patience)}, {true, "flow", 3})
         neap.signal "CONT"
         local list = t.ok(bank:replica("list", {}, note, {log = 20000}))
-        t.eq({reads("neap", "flow")}, {"home", #select(2, list:peek())})
+        t.reaches(function() -- it gets what the others have
+            local ok, state = list:peek()
+            return t.ok(ok, state) and #state == 3
+        end, "the state here")
+        t.eq({reads("neap", "flow")}, {"home", 3})
     end), timeout = 120},
 
+    -- Else the others would have a state that this one has not.
     who_lacks_memory_for_a_value_ends = t.in_folder(function(folder)
         local home <close> = peers.home()
         t.ok(group.found("bank", alone(folder)))
