@@ -223,6 +223,18 @@ return {
         end
     end,
 
+    -- Nothing shows more clearly that a peer is there than what it says all the time. But only a
+    -- heartbeat measures the way to it.
+    a_link_that_is_never_idle_is_measured_too = function()
+        local silence = 2 * t.slow
+        local home <close> = peers.home {silence = silence}
+        local _ <close> = peers.join(home, {name = "flow", silence = silence}, ECHO)
+        t.reaches(function()
+            mare.find "echo@flow" -- asks the node, each time
+            return #t.ok(node.near()) == 1
+        end, "the place of the other node")
+    end,
+
     who_leaves_says_so = function()
         local home <close> = peers.home()
         local watch = t.ok(node.monitor())
