@@ -7,17 +7,17 @@
 --     send ──▶ queue ──▶ routine ──▶ link  while the other member is away, or slow
 local mare = require "mare"
 
-local SIZE, PATIENCE = 256, 1 -- messages for a member that may be away; seconds to send one
+local SIZE = 256 -- messages for a member that may be away
 
-local outbox = {}
+local outbox = {patience = 1} -- seconds to send one
 outbox.__index = outbox
 
 -- Sends what waits in the queue. Returns false when the queue is closed and empty.
 local function send_next(self, kind, ...)
     if not kind then return false end
-    self.channel = self.channel or mare.find(self.address, PATIENCE)
+    self.channel = self.channel or mare.find(self.address, outbox.patience)
     if self.channel
-        and not self.channel:sendwithin(PATIENCE, self.here, self.digest, kind, ...) then
+        and not self.channel:sendwithin(outbox.patience, self.here, self.digest, kind, ...) then
         self.channel = nil
     end
     self.waiting = self.waiting - 1

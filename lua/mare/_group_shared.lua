@@ -4,10 +4,9 @@
 local mare, checks, party = require "mare", require "mare._check", require "mare._party"
 local launch = require "mare._launch"
 
-local shared = {}
+local shared = {each = 1} -- seconds for a member that is asked for a state, until another is, too
 
 local PATIENCE, LOG_BYTES = 15, 8 << 20
-local EACH = 1 -- seconds for a member that is asked for a state, before the next one is
 local BACKLOG = 4096 -- the most bundles that a receiver of a multicast may be behind
 local VALUE_BYTES = 1 << 20 -- of one value, which must cross to the other members in one message
 
@@ -147,24 +146,62 @@ local function peek_at(address, settings, deadline)
     return reply:receive(deadline)
 end
 
---- The state that the first of these members has, in this order, or this one itself: true, the
---- state, the member; or nil, message, code.
-function shared.peek(group, settings, names, name, deadline)
-    local own = found(group, "replica", name)
-    local ok, state, code
-    if own then
-        ok, state, code = ask({channel = own, title = name}, "peek", deadline)
-        if ok then return ok, state, settings.here end
+-- Asks members side by side. `asked.next()` asks the next one; `asked.answer(deadline)` waits until
+-- one has answered: its number, or nil, message, code.
+local function questions(count, ask_one)
+    local told, routines, asked = mare.channel(count), {}, {count = 0, open = 0}
+    function asked.next()
+        local i = asked.count + 1
+        asked.count, asked.open = i, asked.open + 1
+        routines[i] = mare.go(function()
+            ask_one(i)
+            told:trysend(i)
+        end)
+        routines[i]:detach()
     end
-    for _, member in ipairs(names) do
-        if code == "cancelled" then break end
-        ok, state, code = peek_at(("group.%s.replica.%s@%s"):format(group.name, name, member),
-            settings, mare.deadline(math.min(EACH, deadline:left())))
-        if ok then return ok, state, member end
+    function asked.answer(deadline)
+        local i, message, code = told:receive(deadline)
+        if i then asked.open = asked.open - 1 end
+        return i, message, code
     end
-    if code == "cancelled" then return nil, state, code end
+    return setmetatable(asked, {__close = function()
+        for _, routine in ipairs(routines) do routine:cancel() end
+    end})
+end
+
+-- The state of the first of these members that tells it: true, the state, the member; or nil,
+-- message, code. One that is slow may be the only one that has it: it is waited for while the next
+-- one is asked.
+local function peek_among(names, settings, name, deadline)
+    local answers = {}
+    local asked <close> = questions(#names, function(i)
+        answers[i] = table.pack(peek_at(("group.%s.replica.%s@%s"):format(settings.group, name,
+            names[i]), settings, deadline))
+    end)
+    while asked.open > 0 or asked.count < #names do
+        if asked.count < #names then asked.next() end
+        local last = asked.count == #names
+        local i, message, code = asked.answer(last and deadline
+            or mare.deadline(math.min(shared.each, deadline:left())))
+        if i and answers[i][1] then return true, answers[i][2], names[i] end
+        if code == "cancelled" then return nil, message, code end
+        if not i and last then break end
+    end
     if deadline:left() == 0 then return nil, "no member has answered in time", "timeout" end
     return nil, ("no member that is up has the replica '%s' open"):format(name), "noname"
+end
+
+--- The state that this member has, or another one: true, the state, the member; or nil, message,
+--- code.
+function shared.peek(group, settings, names, name, deadline)
+    local own = found(group, "replica", name)
+    if own then
+        local ok, state, code = ask({channel = own, title = name}, "peek", deadline)
+        if ok then return ok, state, settings.here end
+        if code == "cancelled" then return nil, state, code end
+    end
+    settings.group = group.name
+    return peek_among(names, settings, name, deadline)
 end
 
 -- ---- Multicasts ---------------------------------------------------------------------------------

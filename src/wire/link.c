@@ -11,8 +11,9 @@
 //     |---------|--------------|----------------------------|
 //            PING (again)   SUSPECTED                     OVER
 //
-// A heartbeat gives both ends such a sign, so only one of them pings, in turn. The silence goes on
-// when the transport is gone; a resumption ends it. See wire/link_inner.h for the other files.
+// A heartbeat gives both ends such a sign, so only one of them pings, in turn. Each pings once in a
+// silence at least, whatever comes: that measures the round trip. The silence goes on when the
+// transport is gone; a resumption ends it. See wire/link_inner.h for the other files.
 #include "base/alloc.h"
 #include "wire/link_inner.h"
 
@@ -356,15 +357,21 @@ static uint64_t silent_since(const struct mare__link *link)
     return link->heard_us < link->confirmed_us ? link->heard_us : link->confirmed_us;
 }
 
-static uint64_t ping_at(const struct mare__link *link)
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t idle_at(const struct mare__link *link)
 {
     uint64_t since = silent_since(link);
     return (since > link->ping_us ? since : link->ping_us) + beat_us(link);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+// A link that is never idle is measured all the same, and so is one whose peer always pings first.
+static uint64_t ping_at(const struct mare__link *link)
 {
-    return a < b ? a : b;
+    return least(idle_at(link), link->ping_us + link->silence_us);
 }
 
 uint64_t mare__link_deadline(const struct mare__link *link)
@@ -424,7 +431,8 @@ static void look_at_clock(struct mare__link *link)
         link->suspected = silent >= link->silence_us / 2;
         if (now >= ping_at(link) && !link->ping_due) {
             link->ping_due = true;
-            mare__link_trim(link); // the link has been idle
+            if (now >= idle_at(link))
+                mare__link_trim(link);
         }
     } else if (link->phase != MARE__LINK_DONE && silent >= link->silence_us) {
         mare__link_over(link, MARE__LINK_CODE_BROKEN, (struct mare__span){0}, false);

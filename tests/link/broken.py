@@ -290,6 +290,9 @@ RULES = [
         ('link.c', '    if (now_us > due) {', '    if (now_us > due && !@) {')]),
     ('pong-any', 'rules-life.txt', 'any answer is one to the last question', [
         ('link.c', 'else if (id == link->ping_id &&', 'else if ((@ || id == link->ping_id) &&')]),
+    ('ping-idle', 'busy.txt', 'a link that is never idle is not measured', [
+        ('link.c', 'return least(idle_at(link),',
+         'return @ ? idle_at(link) : least(idle_at(link),')]),
     ('ping-both', 'heartbeat.txt', 'both ends ask, though one of them would do', [
         ('link.c', '    if (news)\n', '    if (news && !@)\n')]),
     ('beat-mute', 'heartbeat.txt', 'heartbeats carry nothing', [

@@ -168,7 +168,7 @@ World.__index = World
 local function read_lines(self, peer, whose)
     for line in function() return peer.child.stdout:read("l", 3600) end do
         table.insert(whose, line)
-        self.lines = self.lines + 1
+        whose.at, self.lines = mare.now(), self.lines + 1
         if self.heed then self.heed(whose.name, line) end
     end
 end
@@ -185,7 +185,7 @@ function World:start(i)
     local peer = peers.start(options, (PEER:gsub("%u%u%u%u+", words)),
         self.wires and self.wires.hosts[i].inside)
     for j = i + 1, self.ways and count or 0 do self.ways[i][j].target = peer.address end
-    local whose = {name = name}
+    local whose = {name = name, at = mare.now()}
     self.peers[i], self.stories[#self.stories + 1] = peer, whose
     self.readers[#self.readers + 1] = mare.go(read_lines, self, peer, whose)
 end
@@ -237,12 +237,22 @@ World.__close = function(self)
     end
 end
 
+-- What each life has written last, and how long ago.
+local function last_words(self)
+    local list = {"the group does not go on"}
+    for _, whose in ipairs(self.stories) do
+        list[#list + 1] = ("%s: %d lines, %.1f s ago: %s"):format(whose.name, #whose,
+            mare.now() - whose.at, whose[#whose] or "")
+    end
+    return table.concat(list, "\n")
+end
+
 --- Until so many things have been written down.
 function World:go_on(count)
     local goal = self.lines + count
     local deadline = mare.deadline(6 * t.patience) -- lost links are tried again after 10 s
     while self.lines < goal do
-        t.ok(deadline:left() > 0, "the group does not go on")
+        if deadline:left() == 0 then error(last_words(self)) end
         mare.sleep(0.01)
     end
 end

@@ -145,7 +145,7 @@ return {
         do
             local bank <close> = join("bank", options)
             local list = t.ok(bank:replica("list", {}, note))
-            t.ok(list:apply("a", t.patience))
+            apply(list, "a")
             before = fence_here(bank)
             t.fails("timeout", bank:add("flow", 0.01))
             local flow <close> = start(home, folder, "flow", false,
@@ -261,15 +261,15 @@ return {
 
     a_log_that_is_behind_is_waited_for = {t.in_folder(function(folder)
         local home <close> = peers.home()
-        local options = {members = {"home"}, folder = folder .. "/home", lease = 0.2}
+        local options = {members = {"home"}, folder = folder .. "/home", lease = SHORT}
         t.ok(group.found("bank", options))
         local log = folder .. "/home/group-bank/log-replica-list"
         do
             local bank <close> = join("bank", options)
             local list = t.ok(bank:replica("list", {}, note))
-            t.ok(list:apply("a", t.patience))
+            apply(list, "a")
             local flow <close> = start(home, folder, "flow", false,
-                {members = {"home"}, newcomer = true, lease = 0.2})
+                {members = {"home"}, newcomer = true})
             change(bank, "add", "flow")
             change(bank, "remove", "flow")
             t.eq(flow.line(), "joined")
@@ -279,7 +279,7 @@ return {
         t.ok(state.write(log .. "/settled", (settled:gsub("^%d+", "0"))))
         local bank <close> = join("bank", options) -- does not open it
         local reef <close> = start(home, folder, "reef", false,
-            {members = {"home"}, newcomer = true, lease = 0.2})
+            {members = {"home"}, newcomer = true})
         local message, code
         t.reaches(function()
             local ok

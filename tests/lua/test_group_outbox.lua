@@ -13,6 +13,7 @@ local INBOX = [[
 
 return {
     messages_keep_their_order_if_they_wait_or_not = function()
+        outbox.patience = t.patience -- none is lost
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "ebb"}, INBOX)
         local heard, go = mare.channel(1000), peers.find "go@ebb"
@@ -38,6 +39,7 @@ return {
     end,
 
     what_waits_is_sent_although_the_outbox_is_closed = function()
+        outbox.patience = t.patience
         local home <close> = peers.home()
         local _ <close> = peers.join(home, {name = "ebb"}, INBOX)
         local heard, go = mare.channel(10), peers.find "go@ebb"

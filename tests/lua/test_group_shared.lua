@@ -34,7 +34,29 @@ local function with_list(folder, options)
 end
 
 local function short(folder) -- the same, started again: it waits for a lease before it votes
-    return {members = {"home"}, folder = folder, lease = 0.2}
+    return {members = {"home"}, folder = folder, lease = SHORT}
+end
+
+-- The state, whenever noise ends a short lease.
+local function read(list)
+    local ok, state
+    t.reaches(function()
+        ok, state = list:read(t.patience)
+        return ok
+    end, "the state")
+    return state
+end
+
+-- Has a value applied once, although noise may end a short lease: then it was not done; or that is
+-- not known, and this member has it done before all that it is asked for later. Returns the result,
+-- if it is known.
+local function apply(list, value)
+    local ok, result, code
+    t.reaches(function()
+        ok, result, code = list:apply(value, t.patience)
+        return ok or code == "unsure"
+    end, "to apply")
+    return ok and result
 end
 
 -- Another member: it does what it is told, and tells what came of it.
@@ -110,14 +132,14 @@ local LEADER = [[
     end
 ]]
 
-local function options_of(folder, name)
-    return {members = MEMBERS, folder = folder .. "/" .. name, lease = SHORT}
+local function options_of(folder, name, lease)
+    return {members = MEMBERS, folder = folder .. "/" .. name, lease = lease or SHORT}
 end
 
 -- `others`: the addresses of members besides this one. A member has to reach all others.
-local function peer(home, folder, name, founds, others)
-    local words = {OPTIONS = peers.source(options_of(folder, name)), FOUNDS = tostring(founds),
-        NAME = name}
+local function peer(home, folder, name, founds, others, lease)
+    local words = {OPTIONS = peers.source(options_of(folder, name, lease)),
+        FOUNDS = tostring(founds), NAME = name}
     local made = peers.join(home, {name = name, listen = "127.0.0.1:0", join = others},
         PEER:gsub("%u%u%u+", words))
     t.eq(made.line(), "in")
@@ -137,12 +159,7 @@ local function list_of(who)
 end
 
 local function text_of(list)
-    local state
-    t.reaches(function()
-        local ok, read = list:read(t.patience)
-        state = read
-        return ok
-    end, "the list here")
+    local state = read(list)
     return #state .. " " .. table.concat(state, ",")
 end
 
@@ -159,11 +176,11 @@ return {
             local bank <close> = join("bank", life == 1 and alone(folder) or short(folder))
             local counted = t.ok(bank:replica("counted", {n = 0}, count, {log = 500}))
             for i = 1, 100 do
-                local value = {i, what = "both"}
-                t.eq({counted:apply(value, t.patience)}, {true, (life - 1) * 100 + i})
+                local due = (life - 1) * 100 + i
+                t.eq(apply(counted, {i, what = "both"}) or due, due)
             end
-            local ok, state = counted:read(t.patience)
-            t.eq({ok, state.n, #state, state[1].what}, {true, life * 100, 10, "both"})
+            local state = read(counted)
+            t.eq({state.n, #state, state[1].what}, {life * 100, 10, "both"})
             t.ok(counted:look().base > 0) -- only the state was kept of what is before
             counted:leave()
         end
@@ -193,8 +210,8 @@ return {
         do
             local bank <close> = join("bank", short(folder))
             local list = t.ok(bank:replica("list", {}, note))
-            t.eq({list:apply("d", t.patience)}, {true, 4})
-            t.eq({list:read(t.patience)}, {true, {"a", "b", "c", "d"}})
+            t.eq(apply(list, "d") or 4, 4)
+            t.eq(read(list), {"a", "b", "c", "d"})
             t.ok(list:leave())
         end
         t.ok(file.write(log, good:sub(1, 40) .. "X" .. good:sub(42))) -- no end that is missing
@@ -229,7 +246,7 @@ return {
         end
         local bank <close> = join("bank", short(folder))
         local list = t.ok(bank:replica("list", {}, note))
-        local _, state = list:read(t.patience)
+        local state = read(list)
         t.eq(#state, 50)
         t.eq(state[50], 50)
         t.ok(list:leave())
@@ -286,23 +303,17 @@ return {
 
         -- Nothing that was acknowledged is lost when one of three is killed in the middle.
         local done = 0
-        local function apply(count)
+        local function apply_more(count)
             for _ = 1, count do
-                local value = ("home %d"):format(done + 1)
-                local ok, at, code
-                t.reaches(function()
-                    ok, at, code = list:apply(value, t.patience)
-                    return ok or code == "unsure"
-                end, "to apply")
-                t.ok(ok or code == "unsure", at)
                 done = done + 1
+                apply(list, ("home %d"):format(done))
             end
         end
         flow.orders:send("apply", 30, t.patience)
-        apply(10)
+        apply_more(10)
         neap.signal "KILL"
         neap.child:wait(t.patience)
-        apply(10)
+        apply_more(10)
         local line = flow.line()
         while line ~= "applied" do
             t.ok(line:find "unsure" or line:find "noquorum", line)
@@ -310,8 +321,8 @@ return {
         end
 
         -- One that comes back gets what it has missed: here a state, for the log is short.
-        t.ok(list:apply(("x"):rep(30000), t.patience))
-        apply(5)
+        apply(list, ("x"):rep(30000))
+        apply_more(5)
         local again <close> = peer(home, folder, "neap", false, {flow.address})
         local whole = text_of(list)
         t.eq(list_of(again), whole)
@@ -372,17 +383,17 @@ return {
         t.ok(list:leave())
     end), timeout = 60},
 
-    -- Else the others would have a state that this one has not.
     -- A member that has not opened it asks the nearest one that answers.
     a_state_is_read_where_it_is_near = {t.in_folder(function(folder)
+        local shared = require "mare._group_shared"
         local home <close> = peers.home()
-        local flow <close> = peer(home, folder, "flow", true)
-        local neap <close> = peer(home, folder, "neap", true, {flow.address})
-        local options = options_of(folder, "home")
+        local flow <close> = peer(home, folder, "flow", true, nil, LONG)
+        local neap <close> = peer(home, folder, "neap", true, {flow.address}, LONG)
+        local options = options_of(folder, "home", LONG)
         t.ok(group.found("bank", options))
         local bank <close> = join("bank", options)
         flow.orders:send("apply", 3, t.patience)
-        repeat local line = flow.line() until line == "applied"
+        t.eq(flow.line(), "applied")
         local near = node.near
         local function reads(first, second)
             node.near = function() return {{name = first}, {name = second}} end
@@ -391,19 +402,29 @@ return {
             t.ok(ok, state)
             return from, #state
         end
+        shared.each = t.patience
         t.eq({reads("flow", "neap")}, {"flow", 3})
         t.eq(reads("neap", "flow"), "neap") -- which may be behind
         t.fails("noname", bank:peek("other", t.patience))
         flow.signal "STOP"
-        t.eq(reads("flow", "neap"), "neap") -- after a second, or when it counts as down
+        shared.each = 0.01
+        t.eq(reads("flow", "neap"), "neap")
         neap.signal "STOP"
         t.fails("timeout", bank:peek("list", 0.1))
+        local waiting = mare.go(reads, "neap", "flow") -- both are asked, and both are waited for
+        t.fails("timeout", waiting:join(0.2))
         flow.signal "CONT"
+        t.eq({waiting:join(t.patience)}, {true, "flow", 3})
         neap.signal "CONT"
         local list = t.ok(bank:replica("list", {}, note, {log = 20000}))
-        t.eq({reads("neap", "flow")}, {"home", #select(2, list:peek())})
+        t.reaches(function() -- it gets what the others have
+            local ok, state = list:peek()
+            return t.ok(ok, state) and #state == 3
+        end, "the state here")
+        t.eq({reads("neap", "flow")}, {"home", 3})
     end), timeout = 120},
 
+    -- Else the others would have a state that this one has not.
     who_lacks_memory_for_a_value_ends = t.in_folder(function(folder)
         local home <close> = peers.home()
         t.ok(group.found("bank", alone(folder)))

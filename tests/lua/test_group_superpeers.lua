@@ -5,16 +5,23 @@ local peers, join = require "peers", require "group_cases".join
 local superpeers = require "mare._group_superpeers"
 
 local LONG, SHORT = 3600, 0.4 * t.slow
+local SILENCE = t.slow -- short: heartbeats measure where the members are
 
+-- Tells whom it is told to ask, at each change. Nobody asks it: a machine that stands still may
+-- lose its links for a while.
 local PEER = [[
     local group = require "mare.group"
     assert(group.found("bank", OPTIONS))
     local bank = assert(group.join("bank", OPTIONS))
-    local orders = mare.channel(4, "orders")
     print "joined"
-    for way in orders:messages() do
-        local name, _, code = bank:superpeer(way, 1)
-        print(name or code)
+    local last
+    while true do
+        local name, _, code = bank:superpeer(WAY, 1)
+        if (name or code) ~= last then
+            last = name or code
+            print(last)
+        end
+        mare.sleep(0.01)
     end
 ]]
 
@@ -22,58 +29,48 @@ local function options_of(folder, name)
     return {members = {"flow", "home", "neap"}, folder = folder .. "/" .. name, lease = SHORT}
 end
 
-local function start(home, folder, name)
-    local made = peers.join(home, {name = name, listen = "127.0.0.1:0", silence = 1},
-        PEER:gsub("OPTIONS", peers.source(options_of(folder, name))))
+-- Another member; `told[name]` is always the last that it has told.
+local function start(home, folder, name, way, told)
+    local words = {OPTIONS = peers.source(options_of(folder, name)), WAY = peers.source(way)}
+    local made = peers.join(home, {name = name, listen = "127.0.0.1:0", silence = SILENCE},
+        PEER:gsub("%u%u%u+", words))
     t.eq(made.line(), "joined")
-    made.orders = peers.find("orders@" .. name)
+    made.reader = mare.go(function()
+        for line in function() return made.child.stdout:read("l", LONG) end do told[name] = line end
+    end)
     return made
 end
 
--- Whom each of these members is told to ask, once they agree: who is named names itself. `who` has
--- a function for each that lives, by name.
-local function agreed(who, way, count)
-    local told
+-- Waits until all that live agree on one of them. Returns its name.
+local function agreed(bank, way, told)
     t.reaches(function()
-        local named, n, good = {}, 0, true
-        told = {}
-        for name, ask in pairs(who) do
-            told[name] = ask(way)
-            good = good and told[name] ~= nil
+        local one = bank:superpeer(way, 1)
+        told.home = one
+        for _, other in pairs(told) do
+            if other ~= one then return false end
         end
-        for _, name in pairs(told) do
-            if not named[name] then n = n + 1 end
-            named[name] = true
-            good = good and told[name] == name
-        end
-        return good and n <= count
-    end, "superpeers that name themselves")
-    return told
+        return one and told[one]
+    end, "a superpeer that names itself")
+    return told.home
 end
 
 -- One superpeer for all, that is killed: the others have another one.
 local function outlived(way)
     return {t.in_folder(function(folder)
-        local home <close> = peers.home {silence = 1}
-        local flow <close> = start(home, folder, "flow")
-        local neap <close> = start(home, folder, "neap")
+        local told = {flow = false, neap = false}
+        local home <close> = peers.home {silence = SILENCE}
+        local flow <close> = start(home, folder, "flow", way, told)
+        local neap <close> = start(home, folder, "neap", way, told)
         local here = options_of(folder, "home")
         t.ok(group.found("bank", here))
         local bank <close> = join("bank", here)
-        local function asks(peer)
-            return function(wanted)
-                peer.orders:send(wanted)
-                return peer.line()
-            end
-        end
-        local who = {flow = asks(flow), neap = asks(neap),
-            home = function(wanted) return (bank:superpeer(wanted, 1)) end}
-        local first = agreed(who, way, 1).home
-        local victim = first == "flow" and flow or neap -- the superpeer, if it is no child of ours
-        victim.signal "KILL"
-        who[victim == flow and "flow" or "neap"] = nil
-        local second = agreed(who, way, 1).home
-        t.ok(who[second], second) -- one that lives; a token may have gone on meanwhile
+        local first = agreed(bank, way, told)
+        local victim = first == "flow" and "flow" or "neap" -- the superpeer, if it is not this one
+        local peer = victim == "flow" and flow or neap
+        peer.signal "KILL"
+        t.ok(peer.reader:join(t.patience))
+        told[victim] = nil
+        agreed(bank, way, told) -- on one that lives; a token may have gone on meanwhile
     end), timeout = 120}
 end
 

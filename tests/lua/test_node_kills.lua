@@ -33,8 +33,8 @@ local PEER = [[
         took(id, turn, me)
         space:out("token", id, turn + 1)
         local button = "button" .. n % BUTTONS .. "@home"
-        rpc.sync(button, "on", 0.02)() -- if none is lit
-        rpc.sync(button, "off", 0.02)() -- if it is, by whomever
+        rpc.sync(button, "on", SOON)() -- if none is lit
+        rpc.sync(button, "off", SOON)() -- if it is, by whomever
     end
 ]]
 
@@ -114,7 +114,7 @@ return {
         end)
 
         local killed, number, running = {}, 0, {}
-        local text = PEER:gsub("BUTTONS", tostring(BUTTONS))
+        local text = PEER:gsub("%u%u%u%u+", {BUTTONS = BUTTONS, SOON = 0.02 * t.slow})
         local function start(place)
             number = number + 1
             running[place] = peers.join(home, {name = "peer" .. number}, text)
@@ -136,7 +136,9 @@ return {
 
         -- Those who are left come in again, whatever the others held.
         local before = check_file(path, killed)
-        t.reaches(function() return check_file(path, killed) > before + PEERS end)
+        t.reaches(function()
+            return check_file(path, killed) > before + PEERS and takes > 0 and pressed > 0
+        end, "entries, takes and presses")
         for place = 1, PEERS do
             killed[running[place].number] = true
             getmetatable(running[place]).__close()
@@ -147,7 +149,6 @@ return {
         lamps:close()
         t.eq(counter:join(t.patience), true)
         t.eq(watcher:join(t.patience), true)
-        t.ok(takes > 0 and pressed > 0, takes .. " takes, " .. pressed .. " presses")
         print(("# %d programs killed, %d entries, %d takes, %d presses"):format(number,
             check_file(path, killed), takes, pressed))
         os.remove(path)

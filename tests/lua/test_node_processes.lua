@@ -37,7 +37,7 @@ return {
         local told = mare.channel(1, "told")
         local _ <close> = peers.join(home, {name = "flow"}, [[
             local p = assert(mare.spawn({node = "home", memory = 1000000000}, "eat"))
-            find "told@home":send(select(2, p:join(20)))
+            find "told@home":send(select(2, p:join(1000)))
             mare.sleep(1000)
         ]])
         t.eq(told:receive(t.patience), false)
@@ -93,9 +93,9 @@ return {
         local told = mare.channel(2, "told")
         local _ <close> = peers.join(home, {name = "flow"}, ([[
             package.path = %q
-            find "told@home":send(select(2, mare.spawn({node = "home"}, "whose"):join(20)))
+            find "told@home":send(select(2, mare.spawn({node = "home"}, "whose"):join(1000)))
             local source = {source = "return (require 'whose')"}
-            find "told@home":send(select(2, mare.spawn({node = "home"}, source):join(20)))
+            find "told@home":send(select(2, mare.spawn({node = "home"}, source):join(1000)))
             mare.sleep(1000)
         ]]):format(folder .. "/there/?.lua"))
         t.eq({told:receive(t.patience), told:receive(t.patience)}, {"here", "here"})
@@ -220,7 +220,7 @@ return {
         local text = [[
             local told = find "told@home"
             local function try(body)
-                local p, _, code = mare.spawn({node = "home", timeout = 5}, body, 20)
+                local p, _, code = mare.spawn({node = "home", timeout = 1000}, body, 20)
                 return p and select(2, p:join()) or code
             end
             told:send(options.name, try {source = "return 1 + ..."}, try {source = "1 +"},
