@@ -354,10 +354,13 @@ local function dates_of(text)
     local seconds = dates.read(text)
     if not seconds then return end
     must(math.type(seconds) == "integer", "an integer", seconds)
-    local function written(time) return os.date("!%a, %d %b %Y %H:%M:%S GMT", time) end
-    if seconds >= -60000000000 and seconds < 253402300800 then -- years of four digits
-        same(dates.read(written(seconds)), seconds, "written again")
-    end
+    -- os.date writes other years with other than four digits.
+    if seconds < -30610224000 or seconds >= 253402300800 then return end
+    same(dates.read(os.date("!%a, %d %b %Y %H:%M:%S GMT", seconds)), seconds, "written again")
+    must(text:find(os.date("!%H:%M:%S", seconds), 1, true) or text:find(":60 ", 1, true),
+        "another time", text)
+    must(text:find(tonumber(os.date("!%d", seconds)), 1, true) or text:find(":60 ", 1, true),
+        "another day", text)
 end
 
 local function extensions(text)
