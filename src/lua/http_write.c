@@ -181,9 +181,35 @@ static int pieces_of(lua_State *L, size_t sent, struct iovec pieces[3])
     return count;
 }
 
-// Goes on writing. The deadline is that of the present stretch; nil until a wait is needed.
+// How a body is sent: where its deadlines are in the stack, and what goes on after a wait. The
+// deadline is that of the present stretch; nil until a wait is needed. The given one holds for all.
+struct way {
+    int deadline, given;
+    lua_KFunction more;
+};
+
+// After a write: waits if there was no room, or counts what was sent. MARE__WAITED if the next
+// write can be tried, else the number of results.
+static int after_write(lua_State *L, struct mare__stream *stream, const struct way *way,
+                       ssize_t wrote, size_t *sent)
+{
+    if (wrote == -EAGAIN)
+        return mare__lua_wait_first(L, stream, MARE__TO_WRITE, way->deadline, way->given, way->more,
+                                    (lua_KContext)*sent);
+    if (wrote < 0)
+        return mare__lua_fail_io(L, stream, (int)-wrote);
+    if ((*sent + (size_t)wrote) / STRETCH > *sent / STRETCH) {
+        lua_pushnil(L);
+        lua_replace(L, way->deadline);
+    }
+    *sent += (size_t)wrote;
+    return MARE__WAITED;
+}
+
+// Goes on writing.
 static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 {
+    static const struct way way = {DEADLINE, DEADLINE, write_more};
     for (;;) {
         struct iovec pieces[3];
         int count = pieces_of(L, sent, pieces);
@@ -193,20 +219,9 @@ static int write_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             lua_pushboolean(L, 1);
             return 1;
         }
-        if (wrote == -EAGAIN) {
-            int waited = mare__lua_wait_first(L, stream, MARE__TO_WRITE, DEADLINE, DEADLINE,
-                                              write_more, (lua_KContext)sent);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (wrote < 0)
-            return mare__lua_fail_io(L, stream, (int)-wrote);
-        if ((sent + (size_t)wrote) / STRETCH > sent / STRETCH) {
-            lua_pushnil(L);
-            lua_replace(L, DEADLINE);
-        }
-        sent += (size_t)wrote;
+        int results = after_write(L, stream, &way, wrote, &sent);
+        if (results != MARE__WAITED)
+            return results;
     }
 }
 
@@ -289,9 +304,10 @@ static size_t near(lua_State *L, const struct mare__file *file, size_t sent, siz
     return known > sent ? known - sent : 0;
 }
 
-// Goes on sending; the deadlines are as those of write_rest.
+// Goes on sending.
 static int send_rest(lua_State *L, struct mare__stream *stream, size_t sent)
 {
+    static const struct way way = {UNTIL, GIVEN, send_more};
     const struct mare__reference *ref = mare__handle_of(L, FILE_AT, MARE__KIND_FILE);
     if (mare__handle_moved(ref)) // perhaps during the wait for the peer
         return luaL_error(L, "the file was sent to another process");
@@ -306,20 +322,9 @@ static int send_rest(lua_State *L, struct mare__stream *stream, size_t sent)
             lua_pushinteger(L, (lua_Integer)sent);
             return 1;
         }
-        if (wrote == -EAGAIN) {
-            int waited = mare__lua_wait_first(L, stream, MARE__TO_WRITE, UNTIL, GIVEN, send_more,
-                                              (lua_KContext)sent);
-            if (waited != MARE__WAITED)
-                return waited;
-            continue;
-        }
-        if (wrote < 0)
-            return mare__lua_fail_io(L, stream, (int)-wrote);
-        if ((sent + (size_t)wrote) / STRETCH > sent / STRETCH) {
-            lua_pushnil(L);
-            lua_replace(L, UNTIL);
-        }
-        sent += (size_t)wrote;
+        int results = after_write(L, stream, &way, wrote, &sent);
+        if (results != MARE__WAITED)
+            return results;
     }
 }
 

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What the server of HTTP/2 makes of frames that RFC 9113 wants refused, section by section; and of
 -- floods of those that it does not.
-local mare, http, t = require "mare", require "mare.http", require "t"
+local mare, http, tls, t = require "mare", require "mare.http", require "mare.tls", require "t"
 local frames = require "frames2"
 local frame, request, fields, block = frames.frame, frames.request, frames.fields, frames.block
 local hear, serve = frames.hear, frames.serve
@@ -49,6 +49,9 @@ local wrong = {
     {"4.3", "one with the sign of the end", whole(block(fields()) .. "\0\x84\xff\xff\xff\xff\1b"),
         "goaway compression"},
     {"4.3", "a field that is cut off", whole(block(fields()) .. "\0\5abc"), "goaway compression"},
+    {"4.3", "a priority inside of a head",
+        frame(HEADERS, 1, 1, block(fields())) .. frame(PRIORITY, 0, 1, "\0\0\0\0\1"),
+        "goaway protocol"},
     {"5.1", "data of a stream that is none", frame(DATA, 0, 1, "x"), "goaway protocol"},
     {"5.1", "the reset of a stream that is none", reset(1), "goaway protocol"},
     {"5.1", "a window of a stream that is none", window(1, 1), "goaway protocol"},
@@ -115,6 +118,8 @@ local wrong = {
     {"8.1.1", "a body that is shorter",
         request(1, fields {"content-length", "3"}, OPEN) .. frame(DATA, 1, 1, "xx"),
         "reset 1 protocol"},
+    {"8.1.1", "one that comes in parts", request(1, fields {"content-length", "1"}, OPEN)
+        .. frame(DATA, 0, 1, "x") .. frame(DATA, 1, 1, "x"), "reset 1 protocol"},
     {"8.2.1", "a name in capitals", request(1, fields {"X-A", "1"}), "reset 1 protocol"},
     {"8.2.1", "a value with a line break", request(1, fields {"x-a", "1\r\n2"}),
         "reset 1 protocol"},
@@ -231,7 +236,13 @@ local more = {
             ["flags that nobody knows"] = frame(SETTINGS, 0xfe, 0) .. request(1, nil, 0xd2 | 5),
             ["codes that nobody knows"] = request(1, nil, OPEN) .. reset(1, 0xff) .. request(3),
             ["a table without room"] = frame(HEADERS, 5, 1, "\x20" .. head),
+            ["the reset of one that has said all"] = request(1) .. reset(1) .. request(3),
+            ["what was sent before a reset was read"] = request(1, nil, OPEN) .. reset(1)
+                .. frame(DATA, 0, 1, "x") .. frame(HEADERS, 5, 1, block {"a", "x"}) .. request(3),
             ["names and values in Huffman's code"] = whole(head .. "\0\x81\x1f\x81\x1f"),
+            ["a table of other sizes, and fields in every form"] = whole("\x20\x3f\xe1\x1f" .. head
+                .. "\x40\1a\1b" .. "\x7e\1c" .. "\x0f\x2f\1d" .. "\x1f\x2f\1e" .. "\x10\1a\1f"
+                .. "\xbf"),
         } do
             local asked
             local client <close> = serve(function(request_here)
@@ -242,8 +253,10 @@ local more = {
             local told
             repeat told = hear(client) until not told:find "^head"
             t.ok(told:find "^data %d", what .. ": " .. told)
-            t.eq(asked, what:find "^a body" and "x" or what == "trailers" and "x"
-                or what:find "Huffman" and "a" or "", what)
+            t.eq(asked, ({["a body with padding"] = "x", trailers = "x",
+                ["names and values in Huffman's code"] = "a",
+                ["a table of other sizes, and fields in every form"] = "b, c, d, e, f, b",
+            })[what] or "", what)
         end
     end,
 
@@ -260,8 +273,9 @@ local more = {
         t.eq(hear(client), "data 1")
     end,
 
-    no_more_is_sent_than_there_is_room_for = function() -- sections 6.9.1 and 6.9.2
-        local client <close> = serve(function() return "0123456789" end, nil, setting(4, 3))
+    no_more_is_sent_than_there_is_room_for = function() -- sections 6.5.3, 6.9.1 and 6.9.2
+        local client <close> = serve(function() return "0123456789" end, nil,
+            frame(SETTINGS, 0, 0, string.pack(">I2I4I2I4", 4, 100, 4, 3))) -- in their order
         local function hears(payload)
             local told, one = hear(client)
             t.eq({told, one and one.payload}, {"data 1", payload})
@@ -303,6 +317,22 @@ local more = {
     the_first_frame_must_be_settings = function() -- section 3.4
         local client <close> = serve(function() end, nil, frame(PING, 0, 0, "12345678"))
         t.ok(hear(client):find "^goaway protocol")
+    end,
+
+    what_is_no_preface_is_refused = function() -- section 3.4
+        local certificate, key = tls.selfsigned "localhost"
+        local listener <close> = assert(tls.listen("localhost", 0, {certificate = certificate,
+            key = key}))
+        mare.go(http.serve, listener, function() error "not to be called" end)
+        local _, port = listener:address()
+        for _, bytes in ipairs {"INVALID CONNECTION PREFACE\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n\r\n", (frames.PREFACE:gsub("SM", "MS"))} do
+            local client <close> = assert(tls.connect("localhost", port,
+                {authorities = certificate, protocols = {"h2"}}, t.patience))
+            t.ok(client:write(bytes))
+            t.ok(hear(client):find "^goaway protocol", bytes)
+            t.eq(hear(client), "closed")
+        end
     end,
 
     -- Section 5.1.1 would have it be an error of the connection; but what belongs to a stream that

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Whatever strangers send through the readers of HTTP that are in Lua: they come to an end within
--- their limits, raise nothing, and what comes in pieces is the same however it is cut. (Those in C
--- have fuzzers: tests/fuzz.)
+-- their limits, raise nothing, and what comes in pieces is the same however it is cut. (Fuzzers
+-- try these, too, and those in C: tests/fuzz.)
 local t, http, file = require "t", require "mare.http", require "mare.file"
 local form, cookie, events = require "mare.http.form", require "mare.http.cookie",
     require "mare.http.events"

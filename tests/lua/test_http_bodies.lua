@@ -58,6 +58,18 @@ local function body_of(s, method)
     end
 end
 
+-- Calls f with a listener, its URL and the certificate that its clients trust; then so over TLS.
+local function plain_and_secure(f)
+    local certificate, key = tls.selfsigned "localhost"
+    for scheme, listen in pairs {http = net.listen, https = function(host, port)
+        return tls.listen(host, port, {certificate = certificate, key = key})
+    end} do
+        local listener <close> = assert(listen("127.0.0.1", 0))
+        f(listener, ("%s://localhost:%d/"):format(scheme, (select(2, listener:address()))),
+            certificate)
+    end
+end
+
 return {
     -- Functions.
 
@@ -268,13 +280,7 @@ return {
     -- Who reads slowly makes the server wait: without a copy of what it is sent.
     a_large_text_is_not_copied = function()
         local large = ("0123456789abcdef"):rep(1 << 20)
-        local certificate, key = tls.selfsigned "localhost"
-        for _, listen in ipairs {net.listen, function(host, port)
-            return tls.listen(host, port, {certificate = certificate, key = key})
-        end} do
-            local listener <close> = assert(listen("127.0.0.1", 0))
-            local url = ("%s://localhost:%d/"):format(listen == net.listen and "http" or "https",
-                (select(2, listener:address())))
+        plain_and_secure(function(listener, url, certificate)
             local grown = mare.channel(1)
             mare.go(http.serve, listener, function(request)
                 local before = collectgarbage "count"
@@ -301,7 +307,7 @@ return {
                 local kilobytes = grown:receive(patience)
                 t.ok(kilobytes < 1024, ("%s%s: %.0f KiB"):format(url, path, kilobytes))
             end
-        end
+        end)
     end,
 
     -- An answer that is only a text, and of which C sends the beginning; the same connection twice.
@@ -312,13 +318,7 @@ return {
             return table.concat(lines, "\n")
         end
         local large = text()
-        local certificate, key = tls.selfsigned "localhost"
-        for _, listen in ipairs {net.listen, function(host, port)
-            return tls.listen(host, port, {certificate = certificate, key = key})
-        end} do
-            local listener <close> = assert(listen("127.0.0.1", 0))
-            local url = ("%s://localhost:%d/"):format(listen == net.listen and "http" or "https",
-                (select(2, listener:address())))
+        plain_and_secure(function(listener, url, certificate)
             mare.go(http.serve, listener, function(request)
                 if request.path == "/text" then return large end
                 return {status = 201, headers = {["x-before"] = "1"}, body = large}
@@ -342,7 +342,7 @@ return {
             collectgarbage "restart"
             t.eq({ok, kept}, {true, 3})
             t.ok(kilobytes < 1024, ("%s: %.0f KiB"):format(url, kilobytes))
-        end
+        end)
     end,
 
     on_this_machine_little_of_it_is_kept_by_the_system = function()

@@ -138,11 +138,16 @@ return {
             ["Sun Nov  6 08:49:37 1994"] = 784111777,
             ["Sun, 06-Nov-1994 08:49:37 GMT"] = 784111777,
             ["Thu, 29 Feb 2024 23:59:59 GMT"] = 1709251199,
+            ["Sat, 31 Dec 2016 23:59:60 GMT"] = 1483228800, -- a leap second
             ["Thu, 01 Jan 1970 00:00:00 GMT"] = 0} do
             t.eq(read(text), seconds, text)
         end
         for _, text in ipairs {"", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:37 CET",
-            "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nvv 1994 08:49:37 GMT", "784111777"} do
+            "Sun, 6 Nov 1994 08:49:37 GMT", "Sun, 06 Nvv 1994 08:49:37 GMT", "784111777",
+            "Sun, 00 Nov 1994 08:49:37 GMT", "Sun, 31 Nov 1994 08:49:37 GMT",
+            "Wed, 29 Feb 2023 08:49:37 GMT", "Mon, 32 Dec 2018 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 06 Nov 1994 08:60:00 GMT",
+            "Sunday, 06-Nov-94 08:49:61 GMT", "Sun Nov  0 08:49:37 1994"} do
             t.eq(read(text), nil, text)
         end
     end,

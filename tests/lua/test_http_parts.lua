@@ -272,10 +272,30 @@ return {
         t.eq({client({forwarded = 'for=1.1.1.1, for="[2001:db8::7]:47";proto=https;host=pub'},
             "10.0.0.1", standard)}, {"2001:db8::7", "https", "pub"})
         t.eq(client({forwarded = "for=_hidden"}, "10.0.0.1", standard), "10.0.0.1")
+        -- What a client names as the host stands within quotes, also if it looks like an element.
+        for _, before in ipairs {"", "for=1.1.1.1, ", 'for="1.1.1.1, ', 'x="\\, ', '\\", '} do
+            t.eq({client({forwarded = before .. 'for=9.9.9.9;host="a\\"b,for=6.6.6.6;c=\\\\"'},
+                "10.0.0.1", standard)}, {"9.9.9.9", "http", 'a"b,for=6.6.6.6;c=\\'}, before)
+        end
+        t.eq(client({["x-forwarded-for"] = '", 9.9.9.9'}, "10.0.0.1"), "9.9.9.9")
         t.raises("entry 2 is not an address", proxied.trust, {"::1", "10.0.0.0/33"})
         t.raises("entry 1 is not an address", proxied.trust, {"256.0.0.1"})
         t.raises("entry 1 is not an address", proxied.trust, {"1::2::3"})
         t.raises("option 'header' must be", proxied.trust, {}, {header = "x"})
+    end,
+
+    -- What others may read as another address is none.
+    addresses_have_one_meaning = function()
+        local is_in = proxied.list {"10.0.0.0/8", "::/0"}
+        for _, text in ipairs {"10.0.0.1", "10.255.0.0", "::", "1::", "::1.2.3.4",
+            "1:2:3:4:5:6:7::", "1:2:3:4:5:6:1.2.3.4"} do
+            t.ok(is_in(text), text)
+        end
+        for _, text in ipairs {"10.0.0.01", "010.0.0.1", "10.0.0", "10.0.0.256", "1.2.3.4::",
+            "::1.2.3.4:5", "::1.2.3.4.5", ":1::", "1:::2", "1:2:3:4:5:6:7:8::", "1::%1"} do
+            t.ok(not is_in(text), text)
+            t.raises("entry 1 is not an address", proxied.list, {text})
+        end
     end,
 
     -- Rates.

@@ -92,6 +92,34 @@ return {
         stream:close()
     end,
 
+    -- What is absent is looked for in the metatable, too, at each send.
+    what_a_send_asks_for_is_there = function()
+        local absent, of_server = {}, mare.channel(1)
+        local function watch(w)
+            local inner = {[getmetatable(w)] = "", [getmetatable(w.sending)] = "sending."}
+            for class, prefix in pairs(inner) do
+                local methods = class.__index
+                class.__index = function(_, name)
+                    if methods[name] == nil then absent[#absent + 1] = prefix .. name end
+                    return methods[name]
+                end
+                inner[class] = methods
+            end
+            local sent = {w:send "text", w:sendbinary "bytes"}
+            for class, methods in pairs(inner) do class.__index = methods end
+            t.eq(sent, {true, true})
+        end
+        local s <close> = frames.server(function(w)
+            watch(w)
+            of_server:send(true)
+            w:receive(patience)
+        end)
+        local w <close> = open(s)
+        t.ok(of_server:receive(patience))
+        watch(w)
+        t.eq(absent, {})
+    end,
+
     a_message_can_be_sent_and_received_in_parts = function()
         local s <close> = frames.server(function(w)
             local got = {}

@@ -1,23 +1,25 @@
 -- SPDX-License-Identifier: MIT
 -- IP addresses, as bytes.
 
--- An IPv4 address as four bytes, or nil.
+-- An IPv4 address as four bytes, or nil. A number with a zero before it is refused: some take it
+-- for octal, and would mean another address.
 local function read_v4(text)
-    local a, b, c, d = text:match "^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$"
-    if not a then return nil end
-    local bytes = {tonumber(a), tonumber(b), tonumber(c), tonumber(d)}
-    for _, byte in ipairs(bytes) do
-        if byte > 255 then return nil end
+    local bytes = {text:match "^(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)%.(%d%d?%d?)$"}
+    if not bytes[1] then return nil end
+    for i, digits in ipairs(bytes) do
+        bytes[i] = tonumber(digits)
+        if bytes[i] > 255 or digits:find "^0." then return nil end
     end
     return string.char(table.unpack(bytes))
 end
 
--- The groups of one side of "::", as bytes.
-local function read_groups(text)
+-- The groups of one side of "::", as bytes. At the end of an address, the last one may be an IPv4
+-- address.
+local function read_groups(text, is_end)
     local bytes = ""
     if text == "" then return bytes end
-    for group in (text .. ":"):gmatch "([^:]*):" do
-        local v4 = read_v4(group)
+    for group, behind in (text .. ":"):gmatch "([^:]*):()" do
+        local v4 = is_end and behind > #text + 1 and read_v4(group)
         if v4 then
             bytes = bytes .. v4
         elseif group:find "^%x%x?%x?%x?$" then
@@ -37,11 +39,11 @@ return function(text)
     local before, after = text:match "^(.-)::(.*)$"
     local bytes
     if before then
-        local left, right = read_groups(before), read_groups(after)
+        local left, right = read_groups(before), read_groups(after, true)
         local zeros = left and right and 16 - #left - #right
         bytes = zeros and zeros > 0 and left .. ("\0"):rep(zeros) .. right
     else
-        bytes = read_groups(text)
+        bytes = read_groups(text, true)
     end
     if not bytes or #bytes ~= 16 then return nil end
     return bytes:sub(1, 12) == ("\0"):rep(10) .. "\255\255" and bytes:sub(13) or bytes

@@ -27,6 +27,13 @@ local FORMS = {
     "^%a+day, (%d%d)%-(%a%a%a)%-(%d%d) " .. TIME .. " GMT$",
 }
 
+-- Whether there is such a day, and such a second of it; the sixtieth may be a leap second.
+local function is_there(year, month, day, h, m, s)
+    local next_month = month < 12 and days_to(year, month + 1, 1) or days_to(year + 1, 1, 1)
+    return day >= 1 and day <= next_month - days_to(year, month, 1) and h < 24 and m < 60
+        and s <= 60
+end
+
 --- The seconds since 1970 of a date, in any of the three forms of HTTP (RFC 9110 section 5.6.7);
 --- nil: it is not a date.
 function date.read(text)
@@ -36,8 +43,11 @@ function date.read(text)
         month, day, h, m, s, year = text:match("^%a%a%a (%a%a%a) ([ %d]%d) " .. TIME
             .. " (%d%d%d%d)$")
     end
-    if not day or not months[month] then return nil end
-    return days_to(year_of(year), months[month], tonumber(day)) * 86400 + h * 3600 + m * 60 + s
+    month = months[month]
+    if not day or not month then return nil end
+    year, day, h, m, s = year_of(year), tonumber(day), tonumber(h), tonumber(m), tonumber(s)
+    if not is_there(year, month, day, h, m, s) then return nil end
+    return days_to(year, month, day) * 86400 + h * 3600 + m * 60 + s
 end
 
 return date

@@ -94,11 +94,12 @@ function events.read(response, most)
     if most ~= nil then checks.argument("read", most, 2, "number") end
     most = most or 1048576
     local text, at, event, lines, size = "", 1, {}, {}, 0 -- what was read, and how far it was used
+    local half = false -- a CR was the last byte: a LF after it belongs to the same line break
 
     -- Reads up to a line break: true, or nil, message, code.
     local function read_on()
         text, at = text:sub(at), 1
-        local pieces, length, half = {text}, #text, text:sub(-1) == "\r"
+        local pieces, length = {text}, #text
         local more, message, code
         repeat
             if size + length > most then
@@ -106,24 +107,24 @@ function events.read(response, most)
                 return nil, "an event is too large", "toobig"
             end
             more, message, code = response:read()
+            if half and more and more ~= "" then
+                half, more = false, more:gsub("^\n", "")
+            end
             pieces[#pieces + 1], length = more, length + #(more or "")
             if #pieces == pieces_most then pieces = {table.concat(pieces)} end
-        until not more or half or more:find "[\r\n]"
+        until not more or more:find "[\r\n]"
         text = table.concat(pieces)
         return more and true, message, code
     end
 
     return function()
         while true do
-            local first, last = text:find("\r?[\r\n]", at)
-            -- A CR at the very end may be the first half of a line break.
-            if first and not (text:sub(last, last) == "\r" and last == #text) then
+            local first = text:find("[\r\n]", at)
+            if first then
                 local one = text:sub(at, first - 1)
-                if text:sub(first, first) == "\r" and last > first
-                    and text:sub(last, last) == "\r" then
-                    last = first
-                end
-                at, size = last + 1, size + #one
+                half = first == #text and text:sub(first) == "\r"
+                at = first + (text:find("^\r\n", first) and 2 or 1)
+                size = size + #one
                 if one == "" then
                     local whole = event
                     if #lines > 0 then whole.data = table.concat(lines, "\n") end

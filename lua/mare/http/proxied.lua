@@ -63,18 +63,45 @@ local function bare(text)
     return text:match "^%[([^%]]*)%]" or text:match "^([^:]*):%d+$" or text
 end
 
+-- The pieces of a text, the last one first. A separator within quotes is none. The text is read
+-- from its end, which the nearest proxy wrote: so what the client said before, be it half a quoted
+-- string, does not change how that is read.
+local function pieces_back(text, separator)
+    local pieces, quoted, stop, at = {}, false, #text, #text
+    while at > 0 do
+        local byte = text:sub(at, at)
+        if byte == '"' then
+            local before = at - 1
+            while quoted and text:sub(before, before) == "\\" do before = before - 1 end
+            if (at - 1 - before) % 2 == 0 then quoted = not quoted end -- or it is escaped
+            at = before + 1
+        elseif byte == separator and not quoted then
+            pieces[#pieces + 1] = text:sub(at + 1, stop)
+            stop = at - 1
+        end
+        at = at - 1
+    end
+    pieces[#pieces + 1] = text:sub(1, stop)
+    return pieces
+end
+
+-- A value without its quotes, if it has any (RFC 9110 section 5.6.4).
+local function unquoted(said)
+    local inner = said:match '^"(.*)"$'
+    return inner and inner:gsub("\\(.)", "%1") or said
+end
+
 -- The elements of a Forwarded header (RFC 7239): {for, proto, host}. That of the nearest proxy
--- comes last.
+-- comes first.
 local function forwarded(value)
     local chain = {}
-    for element in (value .. ","):gmatch "([^,]*)," do
+    for i, element in ipairs(pieces_back(value, ",")) do
         local one = {}
-        for pair in element:gmatch "[^;]+" do
+        for _, pair in ipairs(pieces_back(element, ";")) do
             local name, said = pair:match "^%s*(%w+)%s*=(.*)$"
-            said = said and trim(said)
-            if name then one[name:lower()] = said:match '^"(.*)"$' or said end
+            if name then one[name:lower()] = unquoted(trim(said)) end
         end
-        chain[#chain + 1] = one
+        chain[i] = one
     end
     return chain
 end
@@ -88,14 +115,14 @@ end
 -- The same from X-Forwarded-For and its relatives.
 local function x_forwarded(headers)
     local chain = {}
-    for said in ((headers["x-forwarded-for"] or "") .. ","):gmatch "([^,]*)," do
+    for _, said in ipairs(pieces_back(headers["x-forwarded-for"] or "", ",")) do
         said = trim(said)
         if said ~= "" then chain[#chain + 1] = {["for"] = said} end
     end
-    local last = chain[#chain]
-    if last then -- before the proxy's own text there may be anything that the client sent
-        last.proto = last_of(headers["x-forwarded-proto"])
-        last.host = last_of(headers["x-forwarded-host"])
+    local nearest = chain[1]
+    if nearest then -- before the proxy's own text there may be anything that the client sent
+        nearest.proto = last_of(headers["x-forwarded-proto"])
+        nearest.host = last_of(headers["x-forwarded-host"])
     end
     return chain
 end
@@ -122,13 +149,13 @@ function proxied.trust(addresses, options)
             request.authority = request.host
             local chain = not is_trusted(client) and {}
                 or standard and forwarded(headers.forwarded or "") or x_forwarded(headers)
-            for i = #chain, 1, -1 do
-                local said = chain[i]["for"] and bare(chain[i]["for"])
+            for _, one in ipairs(chain) do
+                local said = one["for"] and bare(one["for"])
                 if not said or not read_address(said) then break end -- "unknown", or nonsense
                 client = said
-                local proto = (chain[i].proto or ""):lower()
+                local proto = (one.proto or ""):lower()
                 if proto == "http" or proto == "https" then request.scheme = proto end
-                request.authority = chain[i].host or request.authority
+                request.authority = one.host or request.authority
                 if not is_trusted(client) then break end
             end
             request.client, request.handler = client, handler
