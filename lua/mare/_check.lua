@@ -122,4 +122,18 @@ function check.pass(name, index, level, f, ...)
     error(("bad argument #%d to '%s' (%s)"):format(index, name, why), level)
 end
 
+local function outcome(name, index, ok, ...)
+    if ok then return ... end
+    local result = ...
+    local why = type(result) == "string" and result:match "^bad argument #%d+ to '[^']*' %((.*)%)$"
+    if not why then error(result, 0) end
+    check.blame(("bad argument #%d to '%s' (%s)"):format(index, name, why))
+end
+
+--- The same for a C function that may wait: only an argument that it refuses is the program's
+--- mistake, and other errors pass. It names the program's line, also after tail calls.
+function check.call(name, index, f, ...)
+    return outcome(name, index, pcall(f, ...))
+end
+
 return check

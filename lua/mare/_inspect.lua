@@ -4,17 +4,21 @@
 local mare, net, json = require "mare", require "mare.net", require "mare.json"
 local file = require "mare.file"
 
--- A program that died left its socket file, at which nobody listens: remove it.
-local function remove_stale(path)
-    local stat = file.stat(path)
-    if stat and stat.kind == "socket" then
-        local stream, _, code = net.connect(path, nil, 1)
-        if stream then
-            stream:close()
-        elseif code == "refused" then
-            os.remove(path)
-        end
+-- Makes room for the socket: removes one that a dead program left, at which nobody listens. Returns
+-- what else stands in the way, if anything does.
+local function in_the_way(path)
+    local stat = file.stat(path, {follow = false})
+    if not stat then return end
+    if stat.kind ~= "socket" then
+        return ("there is a %s of that name; --inspect makes a socket, and replaces only a socket")
+            :format(stat.kind)
     end
+    local stream, _, code = net.connect(path, nil, 1)
+    if stream then
+        stream:close()
+        return "another program listens at this socket"
+    end
+    if code == "refused" then os.remove(path) end
 end
 
 local function answer(stream, self)
@@ -32,7 +36,8 @@ end
 
 return function(path)
     if not path:find "^[/.]" then path = "./" .. path end
-    remove_stale(path)
+    local obstacle = in_the_way(path)
+    if obstacle then return obstacle end
     local listener, why = net.listen(path, nil)
     if not listener then return why end
     file.chmod(path, 384) -- only the owner may use it: 0600

@@ -11,6 +11,10 @@ local stdout, stderr, line = io.stdout, io.stderr, require "mare._line"
 local readable, compile, explain = line.readable, line.compile, line.explain
 local complete = require "mare._complete"
 
+-- The number of the last text that came to its end, or of whose end the user was told; and whether
+-- it was only a beginning.
+local told, begun
+
 local function show(ok, ...)
     if not ok then
         stderr:write(tostring((...)), "\n")
@@ -35,6 +39,13 @@ local function evaluate(text)
     return false
 end
 
+-- An error that was raised outside the user's code: an interrupt, or a failing standard output.
+local function report(number, message)
+    stderr:write((gsub(tostring(message), "^mare%.[%w_]+:%d+: ", "")), "\n")
+    begun = false
+    told = number
+end
+
 local function serve(input, output)
     for number, text, completes in input:messages() do
         local ok, more = true, false
@@ -43,9 +54,16 @@ local function serve(input, output)
             output:send(number, added, names)
         elseif text then
             ok, more = pcall(evaluate, text)
-        end
-        if not ok then -- raised outside the user's code: an interrupt, or a failing standard output
-            stderr:write((gsub(tostring(more), "^mare%._repl:%d+: ", "")), "\n")
+            if ok then
+                begun = more
+                told = number
+            else
+                report(number, more)
+            end
+        elseif told == number then -- only its answer was lost
+            more = begun
+        else -- an interrupt took the text of this number
+            report(number, "interrupted!")
         end
         if not completes then output:send(number, ok and more) end
     end

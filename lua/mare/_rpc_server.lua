@@ -14,7 +14,7 @@
 --
 -- No clock is shared: a request carries the seconds it has left, counted here from its arrival.
 local mare, chains, who = require "mare", require "mare._chain", require "mare._who"
-local lead = require "mare._lead"
+local checks, lead = require "mare._check", require "mare._lead"
 
 local server = {
     limit = 10000,  -- requests that wait or run; more are refused
@@ -80,6 +80,7 @@ end
 
 --- Answers with an error: `nil, message, code` is what the caller gets.
 function server.refuse(request, message, code)
+    checks.argument("refuse", request, 1, "table")
     if not close(request) then return end
     if request.reply then
         reply(request, false, message, code)
@@ -136,6 +137,7 @@ end
 --- Calls the function and answers, in a routine, because the function may wait. At most once,
 --- however often a handler calls this.
 function server.run(request)
+    checks.argument("run", request, 1, "table")
     if request.open ~= true then return end
     request.open = "runs"
     local f = callable(request.fname)

@@ -2,9 +2,9 @@
 -- Files, folders and their names, without blocking a worker. The waiting is done in C
 -- (src/lua/file.c for open files, src/lua/path.c for names). This file has the options, and
 -- functions that make several calls.
-local mare, raw = require "mare", require "mare._file"
+local raw = require "mare._file"
 local checks = require "mare._check"
-local check = checks.argument
+local check, call = checks.argument, checks.call
 
 local file = {}
 
@@ -54,14 +54,15 @@ function file.open(path, mode, options)
     check("open", path, 1, "string")
     if mode ~= nil then check("open", mode, 2, "string") end
     local o = options_of("open", options, 3, OPEN)
-    return raw.open(path, how_to_open(mode or "r"), o.permissions, o.timeout)
+    return call("open", 3, raw.open, path, how_to_open(mode or "r"), o.permissions, o.timeout)
 end
 
 --- Iterates over the lines of a file, and closes it at the end. A timeout holds for each step.
 --- Raises an error on a failure.
 function file.lines(path, what, options)
+    check("lines", path, 1, "string")
     local timeout = options_of("lines", options, 3, NONE).timeout
-    local opened, message = file.open(path, "r", timeout)
+    local opened, message = call("lines", 3, raw.open, path, READS, nil, timeout)
     if not opened then error(message, 2) end
     local next_line = checks.pass("lines", 2, 3, opened.lines, opened, what)
     if not timeout then return next_line, opened, nil, opened end
@@ -81,7 +82,7 @@ local READ = set("limit")
 function file.read(path, options)
     check("read", path, 1, "string")
     local o = options_of("read", options, 2, READ)
-    return raw.load(path, o.limit or 64 << 20, o.timeout)
+    return call("read", 2, raw.load, path, o.limit or 64 << 20, o.timeout)
 end
 
 local WRITE = set("atomic", "exclusive", "sync", "permissions")
@@ -89,9 +90,10 @@ local WRITE = set("atomic", "exclusive", "sync", "permissions")
 --- Makes a text the contents of a file.
 function file.write(path, text, options)
     check("write", path, 1, "string")
+    if type(text) ~= "number" then check("write", text, 2, "string") end
     local o = options_of("write", options, 3, WRITE)
     local how = o.exclusive and IS_NEW or EMPTIES
-    return raw.store(path, text, how, o.permissions, o.atomic, o.sync, o.timeout)
+    return call("write", 3, raw.store, path, text, how, o.permissions, o.atomic, o.sync, o.timeout)
 end
 
 local APPEND = set("sync", "permissions")
@@ -99,8 +101,10 @@ local APPEND = set("sync", "permissions")
 --- Adds a text to the end of a file, in one piece.
 function file.append(path, text, options)
     check("append", path, 1, "string")
+    if type(text) ~= "number" then check("append", text, 2, "string") end
     local o = options_of("append", options, 3, APPEND)
-    return raw.store(path, text, APPENDS, o.permissions, false, o.sync, o.timeout)
+    return call("append", 3, raw.store, path, text, APPENDS, o.permissions, false, o.sync,
+        o.timeout)
 end
 
 local COPY = set("exclusive")
@@ -110,7 +114,7 @@ function file.copy(from, to, options)
     check("copy", from, 1, "string")
     check("copy", to, 2, "string")
     local o = options_of("copy", options, 3, COPY)
-    return raw.copy(from, to, o.exclusive, o.timeout)
+    return call("copy", 3, raw.copy, from, to, o.exclusive, o.timeout)
 end
 
 -- ---- Names --------------------------------------------------------------------------------------
@@ -121,14 +125,14 @@ local STAT = set("follow")
 function file.stat(path, options)
     check("stat", path, 1, "string")
     local o = options_of("stat", options, 2, STAT)
-    return raw.stat(path, o.follow ~= false, o.timeout)
+    return call("stat", 2, raw.stat, path, o.follow ~= false, o.timeout)
 end
 
 --- Whether something has that name, even a link that leads nowhere.
 function file.exists(path, options)
     check("exists", path, 1, "string")
     local o = options_of("exists", options, 2, NONE)
-    local info, message, code = raw.stat(path, false, o.timeout)
+    local info, message, code = call("exists", 2, raw.stat, path, false, o.timeout)
     if info then return true end
     if code == "noname" then return false end
     return nil, message, code
@@ -140,7 +144,7 @@ local MKDIR = set("parents", "permissions")
 function file.mkdir(path, options)
     check("mkdir", path, 1, "string")
     local o = options_of("mkdir", options, 2, MKDIR)
-    return raw.mkdir(path, o.permissions, o.parents, o.timeout)
+    return call("mkdir", 2, raw.mkdir, path, o.permissions, o.parents, o.timeout)
 end
 
 local REMOVE = set("tree")
@@ -149,40 +153,45 @@ local REMOVE = set("tree")
 function file.remove(path, options)
     check("remove", path, 1, "string")
     local o = options_of("remove", options, 2, REMOVE)
-    return raw.remove(path, o.tree, o.timeout)
+    return call("remove", 2, raw.remove, path, o.tree, o.timeout)
 end
 
 --- Gives a file another name, in the same file system. What had that name is replaced.
 function file.rename(from, to, options)
     check("rename", from, 1, "string")
     check("rename", to, 2, "string")
-    return raw.rename(from, to, false, options_of("rename", options, 3, NONE).timeout)
+    local o = options_of("rename", options, 3, NONE)
+    return call("rename", 3, raw.rename, from, to, false, o.timeout)
 end
 
 --- Makes a symbolic link at `path` that leads to `target`.
 function file.symlink(target, path, options)
     check("symlink", target, 1, "string")
     check("symlink", path, 2, "string")
-    return raw.symlink(path, target, false, options_of("symlink", options, 3, NONE).timeout)
+    local o = options_of("symlink", options, 3, NONE)
+    return call("symlink", 3, raw.symlink, path, target, false, o.timeout)
 end
 
 --- Where a symbolic link leads to.
 function file.readlink(path, options)
     check("readlink", path, 1, "string")
-    return raw.readlink(path, false, options_of("readlink", options, 2, NONE).timeout)
+    local o = options_of("readlink", options, 2, NONE)
+    return call("readlink", 2, raw.readlink, path, false, o.timeout)
 end
 
 --- The path from the root, without links, "." and "..".
 function file.realpath(path, options)
     check("realpath", path, 1, "string")
-    return raw.realpath(path, false, options_of("realpath", options, 2, NONE).timeout)
+    local o = options_of("realpath", options, 2, NONE)
+    return call("realpath", 2, raw.realpath, path, false, o.timeout)
 end
 
 --- Sets the permissions: octal digits ("644" is rw-r--r--), or a number.
 function file.chmod(path, permissions, options)
     check("chmod", path, 1, "string")
     check("chmod", permissions, 2, type(permissions) == "string" and "string" or "number")
-    return raw.chmod(path, permissions, false, options_of("chmod", options, 3, NONE).timeout)
+    local o = options_of("chmod", options, 3, NONE)
+    return call("chmod", o.timeout and 3 or 2, raw.chmod, path, permissions, false, o.timeout)
 end
 
 local TEMPORARY = set("folder", "prefix")
@@ -190,7 +199,11 @@ local TEMPORARY = set("folder", "prefix")
 local function temporary(name, options, is_folder)
     local o = options_of(name, options, 1, TEMPORARY)
     local folder = o.folder or os.getenv "TMPDIR" or "/tmp"
-    return raw.temporary(("%s/%s"):format(folder, o.prefix or "mare-"), is_folder, o.timeout)
+    for _, key in ipairs {"folder", "prefix"} do
+        checks.option(name, o, 1, key, "string", "a string")
+    end
+    return call(name, 1, raw.temporary, ("%s/%s"):format(folder, o.prefix or "mare-"), is_folder,
+        o.timeout)
 end
 
 --- A new file that nobody else has, open for reading and writing, and its path.
@@ -206,7 +219,7 @@ function file.tempfolder(options) return temporary("tempfolder", options, true) 
 function file.scan(path, options)
     check("scan", path, 1, "string")
     local timeout = options_of("scan", options, 2, NONE).timeout
-    local folder, message = raw.scan(path, false, timeout)
+    local folder, message = call("scan", 2, raw.scan, path, false, timeout)
     if not folder then error(message, 2) end
     local function next_entry()
         local name, kind, code = folder:next(timeout)
@@ -222,7 +235,7 @@ local LIST = set("limit")
 function file.list(path, options)
     check("list", path, 1, "string")
     local o = options_of("list", options, 2, LIST)
-    local deadline = type(o.timeout) == "number" and mare.deadline(o.timeout) or o.timeout
+    local deadline = checks.deadline("list", o.timeout, 2)
     local folder <close>, message, code = raw.scan(path, false, deadline)
     if not folder then return nil, message, code end
     local names, limit = {}, o.limit or 100000
@@ -248,7 +261,7 @@ local WATCH = set("recursive", "limit")
 function file.watch(path, options)
     check("watch", path, 1, "string")
     local o = options_of("watch", options, 2, WATCH)
-    return raw.watch(path, o.recursive, o.limit or 4096, o.timeout)
+    return call("watch", 2, raw.watch, path, o.recursive, o.limit or 4096, o.timeout)
 end
 
 return file

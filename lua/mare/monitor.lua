@@ -48,8 +48,8 @@ local function is_grouped(mnt) return getmetatable(mnt) == grouped.type end
 
 local function check_monitor(name, mnt)
     if getmetatable(mnt) ~= monitor_type and not is_grouped(mnt) then
-        error(("bad argument #1 to '%s' (monitor expected, got %s)"):format(name,
-            mnt == nil and "no value" or type(mnt)), 3)
+        check.blame(("bad argument #1 to '%s' (monitor expected, got %s)"):format(name,
+            mnt == nil and "no value" or type(mnt)))
     end
 end
 

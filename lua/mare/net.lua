@@ -216,6 +216,7 @@ function net.serve(listener, handler, ...)
     mare._needs_routines "serve"
     checks.object("serve", listener, 1, "listener")
     check("serve", handler, 2, "function")
+    checks.call("serve", 1, raw.room, listener, 0) -- refuses what is no listener of ours
     local served = served_at(listener)
     local function handle(stream, ...)
         local _ <close> = served

@@ -58,14 +58,14 @@ local function check_options(options)
         return type(name) == "string" and #name <= 63
             and name:find "^[a-z][a-z0-9._-]*%+?[a-z0-9]*$"
     end, "a letter, then letters, digits, '.', '_' and '-', in lower case, 63 at most")
-    if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 4) end
+    if not options.name then error("bad argument #1 to 'start' (a node needs a 'name')", 3) end
     option("listen", "string", "a string")
     for _, key in ipairs {"keys", "secret"} do
         option(key, function(path) return type(path) == "string" and not path:find "\0" end,
             "a string without zero bytes")
     end
     if options.keys and options.secret then
-        error("bad argument #1 to 'start' (a node has 'keys' or a 'secret', not both)", 4)
+        error("bad argument #1 to 'start' (a node has 'keys' or a 'secret', not both)", 3)
     end
     for _, key in ipairs {"group", "address"} do
         option(key, short, "a string of 255 bytes at most")

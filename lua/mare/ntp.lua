@@ -464,6 +464,7 @@ local LOCAL_CLOCK = 0x7f7f0101 -- 127.127.1.1, which everybody takes for an undi
 --- stratum and the error that its owner gives it, or of a follower (`follow`). The timeout is for
 --- the name of the host.
 function ntp.server(options, timeout)
+    local deadline = checks.deadline("server", timeout, 2)
     options = options_of("server", options, 1, {host = "0.0.0.0", port = PORT, stratum = 10,
         error = 100000000, follow = false, keys = false, authenticated = false, told = false})
     local core = checks.pass("server", 1, 3, time.server, {
@@ -472,7 +473,7 @@ function ntp.server(options, timeout)
         keys = options.keys or nil, authenticated = options.authenticated,
     })
     local socket, message, code = net.udp(options.host, options.port,
-        {limit = PACKET, stamps = true, both = true}, timeout)
+        {limit = PACKET, stamps = true, both = true}, deadline)
     if not socket then return nil, message, code end
     return setmetatable({
         socket = socket, arrivals = time.arrivals(), core = core, follow = options.follow,

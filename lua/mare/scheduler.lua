@@ -10,7 +10,8 @@
 -- At most one event of a source is in this line; further events wait in the source. If a program
 -- never asks for what is ready (step, loop, wait_for_events, get_ready_object), a loop runs by
 -- itself.
-local mare, check = require "mare", require "mare._check".argument
+local mare, checks = require "mare", require "mare._check"
+local check = checks.argument
 local observer = require "mare.observer"
 
 local scheduler = {}
@@ -112,13 +113,9 @@ local function dequeue()
     return object
 end
 
-local function deadline_of(seconds)
-    return type(seconds) == "number" and mare.deadline(seconds) or seconds
-end
-
-local function take(seconds, goes_on)
+local function take(deadline, goes_on)
     if first > last then
-        local _, message, code = await(deadline_of(seconds), goes_on)
+        local _, message, code = await(deadline, goes_on)
         if code then return nil, message, code end
         if not goes_on() then return nil end -- what is in the line is for somebody else
     end
@@ -136,9 +133,10 @@ end
 --- identifiers of the handler objects, in the order of the line (the `source` of one tells whose
 --- event it handles); or nil, message, "cancelled", as do the other functions that wait.
 function scheduler.wait_for_events(seconds)
+    local deadline = checks.deadline("wait_for_events", seconds, 1)
     drive()
     if first > last then
-        local _, message, code = await(deadline_of(seconds), until_stopped())
+        local _, message, code = await(deadline, until_stopped())
         if code then return nil, message, code end
     end
     local ids = {}
@@ -149,8 +147,9 @@ end
 --- The first ready object. If there is none, asks the observer, for at most so many seconds. nil:
 --- none.
 function scheduler.get_ready_object(seconds)
+    local deadline = checks.deadline("get_ready_object", seconds, 1)
     drive()
-    return take(seconds, until_stopped())
+    return take(deadline, until_stopped())
 end
 
 -- ---- The scheduler ------------------------------------------------------------------------------
@@ -207,8 +206,8 @@ function scheduler.run(object)
 end
 
 -- Handles one event. False: there was none. Or nil, message, "cancelled".
-local function turn(seconds, goes_on)
-    local object, message, code = take(seconds, goes_on)
+local function turn(deadline, goes_on)
+    local object, message, code = take(deadline, goes_on)
     if code then return nil, message, code end
     if not object then return false end
     scheduler.run(object)
@@ -230,8 +229,9 @@ end
 --- was one.
 function scheduler.step(seconds)
     mare._needs_routines "step"
+    local deadline = checks.deadline("step", seconds, 1)
     drive()
-    return turn(seconds, until_stopped())
+    return turn(deadline, until_stopped())
 end
 
 --- Handles events until stop is called, or no source is left and every handler has ended. Returns

@@ -50,6 +50,10 @@ local function checked_child(name, index, child, level, place)
     option("shutdown", is_wait, "a number of seconds", level + 1)
     option("ready", checks.span, "a number of seconds above 0", level + 1)
     option("spawn", "table", "a table of options for mare.spawn", level + 1)
+    if child.spawn and child.spawn.monitor then
+        error(("bad argument #%d to '%s' (%s: only its supervisor can have the channel of "
+            .. "'monitor': give the supervisor 'report')"):format(index, name, who), level - 1)
+    end
     local copy = {restart = "permanent", shutdown = 0, args = {}, spawn = {}}
     for key, value in pairs(child) do copy[key] = value end
     if type(copy.start) == "string" then

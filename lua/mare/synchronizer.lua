@@ -218,11 +218,11 @@ local function add(name, table_of, process, fname, f, timeout)
     end
     if getmetatable(process) ~= "process" then
         error(("bad argument #1 to '%s' (process or name expected, got %s)"):format(name,
-            process == nil and "no value" or type(process)), 3)
+            process == nil and "no value" or type(process)), 2)
     end
-    check.argument(name, fname, 2, "string", 4)
-    check.argument(name, f, 3, "function", 4)
-    check.deadline(name, timeout, 4, 4)
+    check.argument(name, fname, 2, "string")
+    check.argument(name, f, 3, "function")
+    check.deadline(name, timeout, 4)
     begin()
     if box:closed() then return nil, "this synchronizer was stopped", "closed" end
     local number = time.nonce() -- only that process knows it

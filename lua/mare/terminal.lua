@@ -2,7 +2,8 @@
 -- The terminal that a program is used from: what is typed, without holding a worker; its size; and
 -- modes that are put back in the end (src/platform/terminal.c).
 local raw, signal = require "mare._terminal", require "mare.signal"
-local check = require("mare._check").argument
+local checks = require "mare._check"
+local check = checks.argument
 
 local terminal = {is_tty = raw.is_tty}
 
@@ -20,7 +21,10 @@ end
 
 --- Columns and rows of a descriptor's terminal, or of the first that is one: output, error, input.
 function terminal.size(descriptor)
-    if descriptor then return raw.size(descriptor) end
+    if descriptor then
+        check("size", descriptor, 1, "number")
+        return checks.call("size", 1, raw.size, descriptor)
+    end
     for _, fd in ipairs {1, 2, 0} do
         if raw.is_tty(fd) then return raw.size(fd) end
     end

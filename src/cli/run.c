@@ -126,7 +126,10 @@ static void take_signals(mare_runtime *runtime)
 
 void mare__cli_interrupts_go_to(mare_process *repl)
 {
+    int number = SIGINT;
     pthread_mutex_lock(&interrupt.mutex); // nobody is still about to interrupt the former one
+    if (interrupt.repl) // what has come until now was meant for it, and not to end the program
+        atomic_compare_exchange_strong(&interrupt.number, &number, 0);
     interrupt.repl = repl;
     pthread_mutex_unlock(&interrupt.mutex);
 }

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """A program on a pseudo-terminal, and what a person would see of it."""
+import contextlib
+import ctypes
 import fcntl
 import os
+import pathlib
 import pty
 import re
 import select
@@ -14,7 +17,16 @@ SLOW = float(os.environ.get('MARE_TEST_SLOW', '1'))
 PATIENCE = 20 * SLOW  # a deadline for what must happen: only a failing test waits that long
 COLUMNS = 100
 
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WAIT_ALL = 17, 0x4206, 0x4207, 0x40000000
 ESCAPE = re.compile(rb'\x1b\[([0-9;?]*)([A-Za-z@])')
+
+
+def ptrace(request, thread):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = (ctypes.c_long,) * 4
+    libc.ptrace.restype = ctypes.c_long
+    if libc.ptrace(request, thread, 0, 0) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class Screen:
@@ -151,6 +163,24 @@ class Terminal:
 
     def signal(self, number):
         os.kill(self.pid, number)
+
+    def has_taken(self, number):
+        """Whether a signal that was sent has come to its handler."""
+        status = pathlib.Path(f'/proc/{self.pid}/status').read_text(encoding='utf-8')
+        pending = int(re.search(r'^ShdPnd:\s*(\w+)', status, re.M)[1], 16)
+        return not pending & 1 << (number - 1)
+
+    @contextlib.contextmanager
+    def held(self, name):
+        """Keeps the thread of this name from running, and no other; as a debugger does."""
+        folder = pathlib.Path(f'/proc/{self.pid}/task')
+        thread = next(int(task.name) for task in folder.iterdir()
+                      if (task / 'comm').read_text(encoding='utf-8') == name + '\n')
+        ptrace(PTRACE_SEIZE, thread)
+        ptrace(PTRACE_INTERRUPT, thread)
+        os.waitpid(thread, WAIT_ALL)
+        yield
+        ptrace(PTRACE_DETACH, thread)
 
     def is_cooked(self):
         """Whether the terminal is as a shell wants it: lines, echoed, and Ctrl-C is a signal."""

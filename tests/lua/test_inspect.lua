@@ -200,8 +200,17 @@ return {
         t.ok(require("mare.file").stat(path), "it was left behind")
         local got = shell.run(command .. shell.quote "print 'again'")
         t.eq({got.code, got.out}, {0, "again\n"})
-        got = shell.run(("%s --inspect %s/file -e 'print(1)'"):format(shell.mare, folder))
-        t.eq({got.code, got.out}, {1, ""})
-        t.ok(got.err:find "^mare: %-%-inspect ", got.err)
+        shell.run("ln -s nowhere " .. folder .. "/link")
+        for kind, name in pairs {file = folder .. "/file", folder = folder,
+                                 link = folder .. "/link"} do
+            got = shell.run(("%s --inspect %s -e 'print(1)'"):format(shell.mare, name))
+            t.eq({got.code, got.out, got.err}, {1, "", ("mare: --inspect %s: there is a %s of "
+                .. "that name; --inspect makes a socket, and replaces only a socket\n")
+                :format(name, kind)})
+        end
+        got = shell.run(command .. shell.quote(("io.popen(%q, 'r'):close()")
+            :format(command .. shell.quote "print(1)")))
+        t.eq({got.code, got.out, got.err}, {0, "",
+            ("mare: --inspect %s: another program listens at this socket\n"):format(path)})
     end),
 }

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What keeps references safe cannot be undone: not by odd arguments, not by functions that are not
 -- for programs, not by the debug library. In a build with AddressSanitizer this finds most.
-local t, shell = require "t", require "shell"
+local mare, t, shell = require "mare", require "t", require "shell"
 
 local folder = debug.getinfo(1, "S").source:match "^@(.*/)"
 
@@ -27,11 +27,24 @@ return {
     -- Whatever function of a module notices it.
     a_wrong_argument_is_a_mistake_at_the_line_of_the_program = function()
         local file, jobs, keys = require "mare.file", require "mare.jobs", require "mare.keys"
-        local net, ntp, rbs = require "mare.net", require "mare.ntp", require "mare.rbs"
+        local monitor, net, node = require "mare.monitor", require "mare.net", require "mare.node"
+        local ntp, rbs, rpc = require "mare.ntp", require "mare.rbs", require "mare.rpc"
+        local scheduler, never = require "mare.scheduler", 0 / 0
+        local synchronizer = require "mare.synchronizer"
         local terminal, tls = require "mare.terminal", require "mare.tls"
         local websocket, here = require "mare.websocket", debug.getinfo(1, "S").source:sub(2)
         for i, case in ipairs {
             {"#2 to 'lines' %(string expected", file.lines, here, {}},
+            {"#1 to 'lines' %(string expected", file.lines, {}},
+            {"#2 to 'read' %(a timeout cannot be NaN%)$", file.read, here, never},
+            {"#2 to 'exists' %(a timeout cannot be NaN%)$", file.exists, here, never},
+            {"#2 to 'list' %(a timeout cannot be NaN%)$", file.list, here, never},
+            {"#2 to 'scan' %(a timeout cannot be NaN%)$", file.scan, here, never},
+            {"#1 to 'tempfile' %(a timeout cannot be NaN%)$", file.tempfile, never},
+            {"#1 to 'tempfile' %(option 'prefix' must be", file.tempfile, {prefix = {}}},
+            {"#2 to 'write' %(string expected", file.write, "/nowhere/x", {}},
+            {"#2 to 'append' %(string expected", file.append, "/nowhere/x", true},
+            {"#2 to 'chmod' %(permissions are octal", file.chmod, "/nowhere/x", "rw"},
             {"#1 to 'list' %(string expected", jobs.list, {}},
             {"#3 to 'list' %(number expected", jobs.list, "here", "soon"},
             {"#1 to 'show' %(string expected", jobs.show, {}, "name"},
@@ -41,10 +54,26 @@ return {
             {"#2 to 'secret' %(string expected", keys.secret, "folder", {}},
             {"#2 to 'rotate' %(string expected", keys.rotate, "folder", {}},
             {"#3 to 'issue' %(option 'days' must be", keys.issue, "folder", "x", {days = "x"}},
+            {"#1 to 'release' %(monitor expected", monitor.release, {}},
+            {"#1 to 'wait' %(monitor expected", monitor.wait, {}},
             {"#1 to 'pair' %(number expected", net.pair, {}},
+            {"#1 to 'serve' %(listener expected", net.serve, {}, print},
+            {"#1 to 'start' %(a node needs a 'name'%)$", node.start, {}},
+            {"#1 to 'start' %(a node has 'keys' or", node.start,
+                {name = "x", keys = "k", secret = "s"}},
             {"#1 to 'keys' %(string expected", ntp.keys, {}},
+            {"#2 to 'server' %(number expected", ntp.server, {}, "soon"},
+            {"#1 to 'run' %(table expected", rpc.run, 5},
+            {"#1 to 'refuse' %(table expected", rpc.refuse, 5},
+            {"#1 to 'step' %(number expected", scheduler.step, {}},
+            {"#1 to 'get_ready_object' %(number expected", scheduler.get_ready_object, {}},
             {"#1 to 'beacon' %(string expected", rbs.beacon, {}},
             {"#2 to 'receiver' %(number expected", rbs.receiver, "239.1.1.1", {}},
+            {"#1 to 'add_constraint' %(process or name", synchronizer.add_constraint, {}},
+            {"#2 to 'add_trigger' %(string expected", synchronizer.add_trigger, mare.self(), {}},
+            {"#3 to 'add_trigger' %(function", synchronizer.add_trigger, mare.self(), "x"},
+            {"#4 to 'add_trigger' %(number", synchronizer.add_trigger, mare.self(), "x", print, {}},
+            {"#1 to 'size' %(number expected", terminal.size, {}},
             {"#1 to 'password' %(string expected", terminal.password, {}},
             {"#1 to 'selfsigned' %(between 1 and 64 names", tls.selfsigned, {}},
             {"#2 to 'selfsigned' %(number expected", tls.selfsigned, "localhost", {}},

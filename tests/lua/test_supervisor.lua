@@ -405,6 +405,10 @@ return {
         refused("option 'restart' must be", {children = {{start = print, restart = "always"}}})
         refused("option 'shutdown' must be", {children = {{start = print, shutdown = "kill"}}})
         refused("unknown option 'name'", {children = {{start = print, name = "x"}}})
+        for _, monitor in ipairs {true, mare.channel(1)} do
+            refused("child 'a': only its supervisor can have the channel of 'monitor'",
+                {children = {{id = "a", start = print, spawn = {monitor = monitor}}}})
+        end
         t.raises("test_supervisor.lua:%d+: bad argument #1 to 'start' %(children%[2%]: a table",
             function() return (supervisor.start {children = {{start = "return"}, print}}) end)
         t.raises("test_supervisor.lua:%d+: child 'db': .*unexpected symbol", function()

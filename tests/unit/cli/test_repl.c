@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The evaluating half of the REPL (lua/mare/_repl.lua) and interrupts, wherever they hit it: the
 // terminal's thread waits for an answer to each text, and must get one.
+#include <stdio.h>
+#include <unistd.h>
+
 #include "runtime.h"
 #include "sched/local.h"
 #include "sched/process.h"
@@ -43,6 +46,29 @@ static void send_text(int64_t number, const char *text)
     assert_int_equal(mare_message_add_string(message, text), MARE_OK);
     assert_int_equal(mare_chan_send_until(repl.input, message, run_soon(repl.runtime)), MARE_OK);
     mare_message_destroy(message);
+}
+
+// What the terminal sends when the answer to a text does not come.
+static void ask_again(int64_t number)
+{
+    mare_message *message = run_message();
+    assert_int_equal(mare_message_add_integer(message, number), MARE_OK);
+    assert_int_equal(mare_chan_send_until(repl.input, message, run_soon(repl.runtime)), MARE_OK);
+    mare_message_destroy(message);
+}
+
+static void assert_answer_and_more(int64_t number, bool more)
+{
+    mare_message *message;
+    mare_value values[2] = {0};
+    assert_int_equal(mare_chan_receive_until(repl.output, &message, run_soon(repl.runtime)),
+                     MARE_OK);
+    assert_int_equal(mare_message_get(message, 0, &values[0]), MARE_OK);
+    assert_int_equal(mare_message_get(message, 1, &values[1]), MARE_OK);
+    mare_message_destroy(message);
+    assert_int_equal(values[0].as.integer, number);
+    assert_int_equal(values[1].type, MARE_BOOLEAN);
+    assert_int_equal(values[1].as.boolean, more);
 }
 
 static void assert_answer(int64_t number)
@@ -89,7 +115,47 @@ static void an_interrupt_is_told_even_where_there_is_no_room_for_it(void **state
     assert_answer(3);
 }
 
+// An interrupt may take a text away before it is evaluated. The user is told, and only once.
+static void a_text_that_was_lost_is_told_of(void **state)
+{
+    (void)state;
+    FILE *said = tmpfile();
+    int before = dup(STDERR_FILENO);
+    char text[64] = "";
+    assert_non_null(said);
+    assert_answer(0);
+    assert_int_equal(dup2(fileno(said), STDERR_FILENO), STDERR_FILENO);
+    ask_again(7);
+    int64_t first = run_receive_integer(repl.runtime, repl.output);
+    ask_again(7);
+    int64_t second = run_receive_integer(repl.runtime, repl.output);
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    assert_int_equal(first, 7);
+    assert_int_equal(second, 7);
+    close(before);
+    rewind(said);
+    text[fread(text, 1, sizeof text - 1, said)] = '\0';
+    assert_string_equal(text, "interrupted!\n");
+    fclose(said);
+}
+
+// If only the answer was lost, it is given again.
+static void an_answer_that_was_lost_is_given_again(void **state)
+{
+    (void)state;
+    assert_answer(0);
+    send_text(1, "x =");
+    assert_answer_and_more(1, true);
+    ask_again(1);
+    assert_answer_and_more(1, true);
+    send_text(2, "x = 1");
+    assert_answer_and_more(2, false);
+    ask_again(2);
+    assert_answer_and_more(2, false);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, end)
 
 UNIT_TESTS(CASE(it_says_when_it_can_be_interrupted),
-           CASE(an_interrupt_is_told_even_where_there_is_no_room_for_it))
+           CASE(an_interrupt_is_told_even_where_there_is_no_room_for_it),
+           CASE(a_text_that_was_lost_is_told_of), CASE(an_answer_that_was_lost_is_given_again))
