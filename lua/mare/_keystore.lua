@@ -3,7 +3,7 @@
 --
 -- Files are written to NAME.new first, forced to the disk, and then renamed. So a full disk leaves
 -- everything as it was. To change a folder, hold its file `lock`.
-local file, raw = require "mare.file", require "mare._file"
+local file, raw, secrets = require "mare.file", require "mare._file", require "mare._secret"
 
 local store = {}
 
@@ -33,6 +33,10 @@ function store.check_folder(folder)
         folder, permissions_of(info), quoted(folder)), "denied"
 end
 
+local function not_a_file(path, kind)
+    return ("%s: it is not a file, but a %s"):format(path, kind)
+end
+
 -- Reads a regular file. A pipe or a device is refused: opening or reading it might never end. The
 -- permissions are those of the open file, so nobody can exchange it between the check and the read.
 -- `trouble` is a function that says what is wrong with the permissions, or nil.
@@ -43,7 +47,7 @@ local function read_file(path, trouble)
     info, message, code = opened:stat()
     if not info then return nil, message, code end
     if info.kind ~= "file" then
-        return nil, ("%s: it is not a file, but a %s"):format(path, info.kind), "invalid"
+        return nil, not_a_file(path, info.kind), "invalid"
     end
     local wrong = trouble and trouble(info)
     if wrong then return nil, wrong, "denied" end
@@ -55,25 +59,31 @@ end
 --- Returns the contents of a file, a mebibyte at most; or nil, message, code.
 function store.read(path) return read_file(path) end
 
--- The same, but nobody else may have the `denied` permissions or change the folder.
-local function read_guarded(path, denied, why, mends)
+local function trouble_of(path, permissions, why, mends)
+    return ("%s: %s (%s); mend it with: chmod %s %s"):format(path, why,
+        permissions_of {permissions = permissions}, mends, quoted(path))
+end
+
+--- Reads a file that only its owner may read, into an object outside of Lua: a string could not be
+--- wiped. Nobody else may change its folder.
+function store.read_secret(path)
+    local ok, message, code = store.check_folder(folder_of(path))
+    if not ok then return nil, message, code end
+    local secret, why, what = secrets.read(path, OTHERS)
+    if secret then return secret end
+    if secret == nil then return nil, why, what end
+    if why ~= "file" then return nil, not_a_file(path, why), "invalid" end
+    return nil, trouble_of(path, what, "others may use this key", "600"), "denied"
+end
+
+--- Reads a file that only its owner may change. Nobody else may change its folder.
+function store.read_own(path)
     local ok, message, code = store.check_folder(folder_of(path))
     if not ok then return nil, message, code end
     return read_file(path, function(info)
-        if info.permissions & denied == 0 then return nil end
-        return ("%s: %s (%s); mend it with: chmod %s %s"):format(path, why,
-            permissions_of(info), mends, quoted(path))
+        if info.permissions & OTHERS_WRITE == 0 then return nil end
+        return trouble_of(path, info.permissions, "others may change it", "go-w")
     end)
-end
-
---- Reads a file that only its owner may read.
-function store.read_secret(path)
-    return read_guarded(path, OTHERS, "others may use this key", "600")
-end
-
---- Reads a file that only its owner may change.
-function store.read_own(path)
-    return read_guarded(path, OTHERS_WRITE, "others may change it", "go-w")
 end
 
 --- Makes a folder, for its owner alone, unless it is there.
@@ -83,11 +93,11 @@ function store.make_folder(folder)
     return store.check_folder(folder)
 end
 
-local function write_beside(path, text, secret)
+local function write_beside(path, contents)
     local beside = path .. ".new"
     file.remove(beside) -- of somebody who was cut off; it would lend the new one its permissions
-    return file.write(beside, text, {exclusive = true, sync = true,
-        permissions = secret and SECRET or PUBLIC})
+    if type(contents) ~= "string" then return secrets.write(beside, contents) end
+    return file.write(beside, contents, {exclusive = true, sync = true, permissions = PUBLIC})
 end
 
 -- Forces the new names to the disk, as `sync` does for contents.
@@ -97,11 +107,11 @@ local function sync_folder(folder)
     return opened:sync()
 end
 
---- Writes files, all or none: a list of {path, text, secret = whether it is for the owner alone}.
+--- Writes files, all or none: a list of {path, contents}. A secret is for the owner alone.
 function store.commit(files)
     local failed
     for _, one in ipairs(files) do
-        failed = failed or table.pack(write_beside(one[1], one[2], one.secret))
+        failed = failed or table.pack(write_beside(one[1], one[2]))
         if failed[1] then failed = nil else break end
     end
     if failed then

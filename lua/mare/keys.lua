@@ -9,7 +9,7 @@
 --   NAME.pem NAME.key         of a node, or of one who signs code
 --   NAME.psk                  a secret
 --   issued/NAME-SERIAL.pem    every certificate that was issued, for it may have to be revoked
-local file, raw = require "mare.file", require "mare._certificate"
+local file, raw, secrets = require "mare.file", require "mare._certificate", require "mare._secret"
 local checks, store = require "mare._check", require "mare._keystore"
 
 local keys = {}
@@ -48,6 +48,11 @@ local function look(path, text)
     return facts
 end
 
+-- What has an authority's key in it: a variable with <close>, so that the key is wiped.
+local owner = {__close = function(made)
+    if made.key then secrets.forget(made.key) end
+end}
+
 -- The files of `authority`, or of `previous`, that exist: their texts and facts.
 local function read_authority(folder, which)
     local path = ("%s/%s"):format(folder, which)
@@ -59,20 +64,25 @@ local function read_authority(folder, which)
         return nil, message, code
     end
     local made = {key = secret, path = path}
-    for field, suffix in pairs {certificate = ".pem", list = ".crl"} do
-        made[field], message, code = store.read(path .. suffix)
-        if not made[field] then return nil, message, code end
+    local function complete()
+        for field, suffix in pairs {certificate = ".pem", list = ".crl"} do
+            local text, why, failed = store.read(path .. suffix)
+            if not text then return nil, why, failed end
+            made[field] = text
+        end
+        return look(path .. ".pem", made.certificate)
     end
-    made.facts, message, code = look(path .. ".pem", made.certificate)
-    if not made.facts then return nil, message, code end
-    return made
+    made.facts, message, code = complete()
+    if made.facts then return setmetatable(made, owner) end
+    secrets.forget(secret)
+    return nil, message, code
 end
 
 -- A new authority. It gets a new subject, so that it cannot be mistaken for another one of the
 -- group.
 local function make_authority(folder, group, days)
     local mark, message, code = raw.random(4)
-    local made = {path = folder .. "/authority"}
+    local made = setmetatable({path = folder .. "/authority"}, owner)
     if mark then made.key, message, code = raw.key() end
     if made.key then
         local name = ("authority %08x"):format((string.unpack(">I4", mark)))
@@ -87,7 +97,7 @@ local function make_authority(folder, group, days)
 end
 
 local function files_of(authority, path)
-    return {path .. ".key", authority.key, secret = true}, {path .. ".pem", authority.certificate},
+    return {path .. ".key", authority.key}, {path .. ".pem", authority.certificate},
         {path .. ".crl", authority.list}
 end
 
@@ -123,7 +133,7 @@ function keys.authority(folder, group, options)
                     .. "makes another", "exists"
             end
         end
-        local made, why, failed = make_authority(folder, group, days)
+        local made <close>, why, failed = make_authority(folder, group, days)
         if not made then return nil, why, failed end
         local key, certificate, list = files_of(made, made.path)
         return committed(made.path .. ".pem", made.certificate, {key, certificate, list,
@@ -136,12 +146,11 @@ local function rotate_authority(folder, days)
         return nil, "the authority before this one is still trusted; when all nodes have "
             .. "certificates of this one: mare keys retire", "exists"
     end
-    local old, message, code = read_authority(folder, "authority")
+    local old <close>, message, code = read_authority(folder, "authority")
     if not old then return nil, message, code end
     local group = old.facts.subject:match "^O = (.-), CN = " or "mare"
-    local made
-    made, message, code = make_authority(folder, group, days)
-    if not made then return nil, message, code end
+    local made <close>, why, failed = make_authority(folder, group, days)
+    if not made then return nil, why, failed end
     -- The old one first: if this is interrupted in between, nothing is lost.
     local files = table.pack(files_of(old, folder .. "/previous"))
     files[#files + 1] = trusted_file(folder, made, old)
@@ -153,7 +162,7 @@ end
 function keys.retire(folder)
     checks.argument("retire", folder, 1, "string")
     return store.locked(folder, function()
-        local now, message, code = read_authority(folder, "authority")
+        local now <close>, message, code = read_authority(folder, "authority")
         if not now then return nil, message, code end
         if not file.exists(folder .. "/previous.key") then
             return nil, "there is no authority before this one", "noname"
@@ -172,23 +181,22 @@ end
 
 -- A new key and a certificate for it, in place of what was there.
 local function issue(folder, name, use, days, hosts)
-    local authority, message, code = read_authority(folder, "authority")
+    local authority <close>, message, code = read_authority(folder, "authority")
     if not authority then return nil, message, code end
     if authority.facts.expires <= os.time() then
         return nil, "the authority has expired; 'mare keys rotate authority' makes another",
             "denied"
     end
-    local key, certificate
-    key, message, code = raw.key()
-    if key then
-        certificate, message, code = raw.certificate(use, nil, name, days * DAY, key,
-            authority.certificate, authority.key, name, table.unpack(hosts))
-    end
+    local key <close>, why, failed = raw.key()
+    if not key then return nil, why, failed end
+    local certificate
+    certificate, message, code = raw.certificate(use, nil, name, days * DAY, key,
+        authority.certificate, authority.key, name, table.unpack(hosts))
     if not certificate then return nil, message, code end
     local path, facts = ("%s/%s"):format(folder, name), raw.look(certificate)
     return committed(path .. ".pem", certificate, {
         {("%s/issued/%s-%s.pem"):format(folder, name, facts.serial), certificate},
-        {path .. ".key", key, secret = true}, {path .. ".pem", certificate}})
+        {path .. ".key", key}, {path .. ".pem", certificate}})
 end
 
 local function check_hosts(hosts)
@@ -273,9 +281,8 @@ function keys.revoke(folder, name)
         local files, authorities, count = {}, {}, 0
         for i, which in ipairs {"authority", "previous"} do
             if i == 1 or file.exists(folder .. "/previous.key") then
-                local one
-                one, message, code = read_authority(folder, which)
-                if not one then return nil, message, code end
+                local one <close>, why, failed = read_authority(folder, which)
+                if not one then return nil, why, failed end
                 authorities[i] = one
                 for _, facts in ipairs(found) do
                     if facts.issuer == one.facts.subject then
@@ -310,16 +317,29 @@ local function check_files(options, paths)
     for name, what in pairs {certificate = "certificate", key = "private key",
         authorities = "certificate"} do
         local text = options[name]
-        if text:find("\0", 1, true) or not text:find("-----BEGIN", 1, true) then
+        local is_text = name == "key" and secrets.is_pem(text) or name ~= "key"
+            and not text:find("\0", 1, true) and text:find("-----BEGIN", 1, true)
+        if not is_text then
             return nil, ("%s: no %s in PEM form"):format(paths[name], what), "badmsg"
         end
     end
     local context, message, code = require "mare.tls".context(options)
-    if context then return true end
+    if context then
+        secrets.forget(context) -- it has the key, too
+        return true
+    end
     local name, why = message:match "^(%a+): (.*)$"
     if not paths[name] then return nil, message, code end
     why = why:gsub("^the text given: ", ""):gsub(" in the text given$", "")
     return nil, ("%s: %s"):format(paths[name], why), code
+end
+
+--- Forgets the keys in options that `load` returned, or `secrets` as their `psk`: they are wiped,
+--- unless something else has them.
+function keys._forget(options)
+    if options.key then secrets.forget(options.key) end
+    for _, key in pairs(options.psk or {}) do secrets.forget(key) end
+    options.key, options.psk = nil, nil
 end
 
 --- The keys of a node, as options of mare.tls for both directions.
@@ -329,16 +349,17 @@ function keys.load(folder, name)
     local path = ("%s/%s"):format(folder, name)
     local key, message, code = store.read_secret(path .. ".key")
     if not key then return nil, message, code end
-    local certificate, trusted
-    certificate, message, code = store.read(path .. ".pem")
-    if certificate then trusted, message, code = keys.trusted(folder) end
-    if not trusted then return nil, message, code end
-    local made, ok = {certificate = certificate, key = key, authorities = trusted,
-        verify = "require", min_version = "1.3"}
-    ok, message, code = check_files(made, {certificate = path .. ".pem", key = path .. ".key",
-        authorities = folder .. "/trusted.pem"})
-    if not ok then return nil, message, code end
-    return made
+    local made, ok, trusted = {key = key, verify = "require", min_version = "1.3"}, nil, nil
+    made.certificate, message, code = store.read(path .. ".pem")
+    if made.certificate then trusted, message, code = keys.trusted(folder) end
+    if trusted then
+        made.authorities = trusted
+        ok, message, code = check_files(made, {certificate = path .. ".pem", key = path .. ".key",
+            authorities = folder .. "/trusted.pem"})
+    end
+    if ok then return made end
+    keys._forget(made)
+    return nil, message, code
 end
 
 --- Whether the files differ by now from what `load` returned (`loaded`). Or nil, message, code.
@@ -371,35 +392,26 @@ function keys.secret(folder, name, options)
         if not o.replace and file.exists(path) then
             return nil, path .. ": it exists already; use --replace", "exists"
         end
-        local bytes, why, failed = raw.random(32)
-        if not bytes then return nil, why, failed end
-        local digits = bytes:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end)
-        local written
-        written, why, failed = store.commit {{path, ("%s:%s\n"):format(name, digits),
-            secret = true}}
-        if not written then return nil, why, failed end
-        return {file = path, name = name, use = "secret", fingerprint = raw.digest(bytes)}
+        local made <close>, line, failed = secrets.make(name, 32)
+        if not made then return nil, line, failed end
+        local _ <close> = line
+        local written, why, kind = store.commit {{path, line}}
+        if not written then return nil, why, kind end
+        return {file = path, name = name, use = "secret", fingerprint = raw.digest(made)}
     end)
 end
 
---- The secrets in a file, by identity, as the option `psk` of mare.tls takes them.
+--- The secrets in a file, by identity, as the option `psk` of mare.tls takes them: objects, because
+--- a string could not be wiped.
 function keys.secrets(path)
     checks.argument("secrets", path, 1, "string")
-    local text, message, code = store.read_secret(path)
+    local text <close>, message, code = store.read_secret(path)
     if not text then return nil, message, code end
-    local found, at = {}, 0
-    for line in text:gmatch "[^\r\n]+" do
-        at = at + 1
-        local identity, digits = line:match "^([^:#%s][^:%s]*):(%x+)$"
-        if identity and #identity <= 255 and #digits % 2 == 0 and #digits >= 32
-            and #digits <= 512 then
-            found[identity] = digits:gsub("%x%x", function(pair)
-                return string.char(tonumber(pair, 16))
-            end)
-        else -- do not print anything of the file: it is secret
-            return nil, ("%s:%d: a name, a colon, and 32 to 512 hexadecimal digits expected")
-                :format(path, at), "badmsg"
-        end
+    local found, at, failed = secrets.psk(text)
+    if failed then return nil, at, failed end
+    if not found then -- do not print anything of the file: it is secret
+        return nil, ("%s:%d: a name, a colon, and 32 to 512 hexadecimal digits expected")
+            :format(path, at), "badmsg"
     end
     if next(found) then return found end
     return nil, path .. ": there is no secret in it", "badmsg"
@@ -415,6 +427,7 @@ function keys.sign(folder, name, text)
     checks.argument("sign", text, 3, "string")
     local own, message, code = keys.load(folder, name)
     if not own then return nil, message, code end
+    local _ <close> = own.key
     local path = ("%s/%s.pem"):format(folder, name)
     local signature, ok
     ok, message, code = raw.verify(own.certificate, own.authorities, "code")
@@ -451,6 +464,7 @@ local function look_at_secrets(path, into)
     for identity, bytes in pairs(found or {}) do
         into[#into + 1] = {file = path, use = "secret", name = identity,
             fingerprint = raw.digest(bytes)}
+        secrets.forget(bytes)
     end
 end
 
@@ -487,7 +501,8 @@ function keys.look(path, trusted)
     if not ok then return nil, message, code end
     local secret = path:gsub("%.pem$", ".key")
     if secret ~= path and file.exists(secret) and not found[1].problem then
-        found[1].problem = select(2, store.read_secret(secret))
+        local _ <close>, problem = store.read_secret(secret)
+        found[1].problem = problem
     end
     return found
 end

@@ -220,6 +220,7 @@ function node.start(options)
     end
     local address
     address, message, code = launch(settings)
+    if tls then keys._forget(tls) end -- the keeper has them
     if not address then return nil, message, code end
     if options.attach then offer_console(options.attach) end
     return address

@@ -40,9 +40,9 @@ local function protocols_of(options)
     return table.concat(parts)
 end
 
--- The keys that both sides have, packed; nil: there are certificates.
+-- The keys that both sides have, by identity; nil: there are certificates.
 local function keys_of(options)
-    local psk, parts = options.psk, {}
+    local psk, made = options.psk, {}
     if psk == nil then return nil end
     for _, name in ipairs(NOT_WITH_PSK) do
         if options[name] ~= nil then
@@ -56,13 +56,14 @@ local function keys_of(options)
         if type(identity) ~= "string" or #identity == 0 or #identity > 255
             or identity:find("\0", 1, true) then
             error("option 'psk': an identity is a text of 1 to 255 bytes", 4)
-        elseif type(key) ~= "string" or #key < 16 or #key > 256 then
+        elseif getmetatable(key) ~= "secret" -- of keys.secrets, and of such a size
+            and (type(key) ~= "string" or #key < 16 or #key > 256) then
             error("option 'psk': a key is a string of 16 to 256 bytes", 4)
         end
-        parts[#parts + 1] = string.pack(">s1s2", identity, key)
+        made[identity] = key
     end
-    if #parts == 0 then error("option 'psk' must be a table with a key", 4) end
-    return table.concat(parts)
+    if not next(made) then error("option 'psk' must be a table with a key", 4) end
+    return made
 end
 
 local make
@@ -131,7 +132,7 @@ function make(options, deadline)
         resumes = options.resume and 1 or 0,
         oldest = version_of(options, "min_version", "1.2"),
         newest = version_of(options, "max_version", "1.3"),
-        protocols = protocols_of(options), keys = keys_of(options)}, deadline)
+        protocols = protocols_of(options), psk = keys_of(options)}, deadline)
     if not context or not options.names then return context, message, code end
     return add_names(context, options, deadline)
 end
@@ -146,7 +147,8 @@ local function check_names(options, name, index, also)
 end
 
 --- What one side brings along. The timeout is for reading all files. Options:
----   certificate, key          paths of PEM files, or their text; `password` is that of the key
+---   certificate, key          paths of PEM files, or their text (a key also as in `keys.load`);
+---                             `password` is that of the key
 ---   psk                       instead of certificates: keys that both sides have, by identity
 ---   authorities               a file, a folder or text; without it, those of the system
 ---   verify                    whether to verify the peer (true)

@@ -23,6 +23,7 @@ enum mare__kind {
     MARE__KIND_CHILD,
     MARE__KIND_SIGNALS,
     MARE__KIND_TLS,     // a context, shared by all who have it
+    MARE__KIND_SECRET,  // shared too
     MARE__KIND_SOURCE,  // of a kind written in C; shared too
     MARE__KIND_SESSION, // with another node; shared too
     MARE__KIND_REQUEST, // a job; nothing that a program sees

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/secret.h"
 #include "loop/stream.h"
 
 static void run(struct mare__job *job)
@@ -70,14 +71,16 @@ struct mare__tls_job *mare__tls_job_make(mare_runtime *runtime,
     char *room = tls->text;
     for (int i = 0; i < TEXTS; i++)
         if (given[i]) {
-            *copies[i] = strcpy(room, given[i]);
-            room += strlen(given[i]) + 1;
+            *copies[i] = room;
+            room = mare__secret_copy(room, given[i], strlen(given[i]) + 1);
         }
     if (options->protocols)
         own->protocols = memcpy(room, options->protocols, options->protocols_size);
     room += options->protocols_size;
-    if (options->keys)
-        own->keys = memcpy(room, options->keys, options->keys_size);
+    if (options->keys) {
+        mare__secret_copy(room, options->keys, options->keys_size);
+        own->keys = room;
+    }
     if (options->staple) // the text has its zero byte already
         own->staple = memcpy(room + options->keys_size, options->staple, options->staple_size);
     return tls;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Keys, certificates, lists and signatures in Lua, as text. lua/mare/keys.lua keeps them in files.
+// Keys, certificates, lists and signatures in Lua: private keys as secrets, all else as text.
+// lua/mare/keys.lua keeps them in files.
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "lua/net.h"
+#include "lua/secret.h"
 #include "platform/keys.h"
 
 enum { HOSTS_MAX = 64, RANDOM_MAX = 256 };
@@ -16,7 +18,7 @@ static int push_text(lua_State *L, char *text, const struct mare__tls_error *err
     if (!text)
         return mare__lua_fail_tls(L, error);
     lua_pushstring(L, text);
-    mare__key_forget(text);
+    mare__free(text);
     return 1;
 }
 
@@ -25,11 +27,25 @@ static const char *optional_text(lua_State *L, int index)
     return lua_isnoneornil(L, index) ? NULL : mare__lua_name(L, index);
 }
 
+// The PEM text of a private key at a stack index.
+static const char *check_key(lua_State *L, int index)
+{
+    size_t size;
+    const char *key = mare__lua_secret_bytes(L, index, &size);
+    luaL_argcheck(L, strlen(key) == size, index, "a key cannot contain zero bytes");
+    return key;
+}
+
 // key(): a new private one.
 static int new_key(lua_State *L)
 {
     struct mare__tls_error error;
-    return push_text(L, mare__key_make(&error), &error);
+    char *text = mare__key_make(&error);
+    if (!text)
+        return mare__lua_fail_tls(L, &error);
+    int results = mare__lua_push_secret(L, text, strlen(text));
+    mare__key_forget(text);
+    return results;
 }
 
 // random(size): so many bytes.
@@ -51,7 +67,7 @@ static int digest(lua_State *L)
     struct mare__tls_error error;
     char text[65];
     size_t size;
-    const char *bytes = luaL_checklstring(L, 1, &size);
+    const char *bytes = mare__lua_secret_bytes(L, 1, &size);
     if (!mare__key_digest(bytes, size, text, &error))
         return mare__lua_fail_tls(L, &error);
     lua_pushstring(L, text);
@@ -76,9 +92,9 @@ static int new_certificate(lua_State *L)
         .hosts = hosts,
         .host_count = count,
         .seconds = (int64_t)seconds,
-        .key = mare__lua_name(L, 5),
+        .key = check_key(L, 5),
         .issuer = optional_text(L, 6),
-        .issuer_key = optional_text(L, 7),
+        .issuer_key = lua_isnoneornil(L, 7) ? NULL : check_key(L, 7),
     };
     luaL_argcheck(L, !wish.issuer == !wish.issuer_key, 7, "a certificate and its key go together");
     return push_text(L, mare__certificate_make(&wish, &error), &error);
@@ -122,7 +138,7 @@ static int verify(lua_State *L)
 static int new_list(lua_State *L)
 {
     struct mare__tls_error error;
-    const char *issuer = mare__lua_name(L, 1), *key = mare__lua_name(L, 2);
+    const char *issuer = mare__lua_name(L, 1), *key = check_key(L, 2);
     return push_text(
         L, mare__list_make(issuer, key, optional_text(L, 3), optional_text(L, 4), &error), &error);
 }
@@ -133,7 +149,7 @@ static int sign(lua_State *L)
     struct mare__tls_error error;
     unsigned char signature[MARE__SIGNATURE_SIZE];
     size_t size;
-    const char *key = mare__lua_name(L, 1), *bytes = luaL_checklstring(L, 2, &size);
+    const char *key = check_key(L, 1), *bytes = luaL_checklstring(L, 2, &size);
     if (!mare__key_sign(key, bytes, size, signature, &error))
         return mare__lua_fail_tls(L, &error);
     lua_pushlstring(L, (const char *)signature, sizeof signature);

@@ -411,6 +411,7 @@ void mare__lua_push_embedded(lua_State *L, const char *name)
     M("mare._node", luaopen_mare__node, mare__lua_open_node)                                       \
     M("mare._party", luaopen_mare__party, mare__lua_open_group)                                    \
     M("mare._postgres", luaopen_mare__postgres, mare__lua_open_postgres)                           \
+    M("mare._secret", luaopen_mare__secret, mare__lua_open_secret)                                 \
     M("mare._sim", luaopen_mare__sim, mare__lua_open_sim)                                          \
     M("mare._socket", luaopen_mare__socket, mare__lua_open_socket)                                 \
     M("mare._source", luaopen_mare__source, mare__lua_open_source)                                 \
@@ -455,6 +456,7 @@ static const struct mare__class classes[] = {
                           mare__watch_await},
     [MARE__KIND_TIMER] = {"timer", mare__timer_methods, mare__timer_metamethods, mare__timer_await},
     [MARE__KIND_TLS] = {"tls context", mare__tls_methods, nothing, NULL},
+    [MARE__KIND_SECRET] = {"secret", nothing, mare__secret_metamethods, NULL},
     [MARE__KIND_CHILD] = {"child", NULL, mare__child_metamethods, mare__child_await_end},
     [MARE__KIND_SIGNALS] = {"signals", mare__signals_methods, mare__signals_metamethods,
                             mare__signals_await},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/secret.h"
 #include "lua/guest.h"
 #include "lua/net.h"
 #include "node/session.h"
@@ -208,10 +209,7 @@ static int node_same(lua_State *L)
 {
     size_t size, other_size;
     const char *a = luaL_checklstring(L, 1, &size), *b = luaL_checklstring(L, 2, &other_size);
-    volatile unsigned char difference = size != other_size;
-    for (size_t i = 0; i < size && i < other_size; i++)
-        difference = (unsigned char)(difference | (a[i] ^ b[i]));
-    lua_pushboolean(L, difference == 0);
+    lua_pushboolean(L, mare__secret_equal(a, size, b, other_size));
     return 1;
 }
 

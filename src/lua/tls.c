@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "lua/job.h"
 #include "lua/net.h"
+#include "lua/secret.h"
 
 static struct mare__tls_context *check_context(lua_State *L, int index)
 {
@@ -25,6 +26,11 @@ static const char *get_text(lua_State *L, const char *name)
     size_t size = 0;
     int type = lua_getfield(L, 1, name);
     const char *text = type == LUA_TSTRING ? lua_tolstring(L, -1, &size) : NULL;
+    const struct mare__secret *secret = mare__lua_secret_test(L, -1); // a key in PEM form
+    if (secret) {
+        text = secret->bytes;
+        size = secret->size;
+    }
     if (type != LUA_TNIL && (!text || strlen(text) != size))
         luaL_error(L, "option '%s' must be a string without zero bytes", name);
     lua_pop(L, 1);
@@ -37,6 +43,39 @@ static int get_number(lua_State *L, const char *name)
     int number = (int)lua_tointeger(L, -1);
     lua_pop(L, 1);
     return number;
+}
+
+// The keys of the table `psk` of the options, packed for mare__tls_options, to be wiped and freed.
+// lua/mare/tls.lua has checked them, but for the sizes of secrets, which TLS checks. NULL: there is
+// no such table, or not enough memory.
+static char *pack_keys(lua_State *L, size_t *size)
+{
+    size_t length, key_size;
+    char *packed = NULL;
+    *size = 0;
+    if (lua_getfield(L, 1, "psk") == LUA_TTABLE) {
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+            if (lua_type(L, -2) != LUA_TSTRING ||
+                (lua_type(L, -1) != LUA_TSTRING && !mare__lua_secret_test(L, -1)))
+                luaL_error(L, "option 'psk' must be a table of keys by identity");
+            mare__lua_secret_bytes(L, -1, &key_size);
+            lua_tolstring(L, -2, &length);
+            *size += 3 + length + key_size;
+        }
+        packed = mare__alloc(*size);
+        char *at = packed;
+        for (lua_pushnil(L); packed && lua_next(L, -2); lua_pop(L, 1)) {
+            const char *key = mare__lua_secret_bytes(L, -1, &key_size);
+            const char *identity = lua_tolstring(L, -2, &length);
+            *at++ = (char)length;
+            at = (char *)memcpy(at, identity, length) + length;
+            *at++ = (char)(key_size >> 8);
+            *at++ = (char)key_size;
+            at = mare__secret_copy(at, key, key_size);
+        }
+    }
+    lua_pop(L, 1);
+    return packed;
 }
 
 static int job_done(lua_State *L, int status, lua_KContext none)
@@ -75,7 +114,6 @@ static int new_context(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     uint64_t deadline = mare__lua_deadline(L, 2);
     lua_getfield(L, 1, "protocols");
-    lua_getfield(L, 1, "keys");
     lua_getfield(L, 1, "staple");
     struct mare__tls_options options = {
         .certificate = get_text(L, "certificate"),
@@ -91,10 +129,17 @@ static int new_context(lua_State *L)
         .oldest = get_number(L, "oldest"),
         .newest = get_number(L, "newest"),
     };
-    options.protocols = lua_tolstring(L, -3, &options.protocols_size);
-    options.keys = lua_tolstring(L, -2, &options.keys_size);
+    options.protocols = lua_tolstring(L, -2, &options.protocols_size);
     options.staple = lua_tolstring(L, -1, &options.staple_size);
-    return do_job(L, mare__tls_job_make(mare__self(L)->shared.runtime, &options), deadline);
+    char *keys = pack_keys(L, &options.keys_size);
+    if (!keys && options.keys_size > 0)
+        return mare__lua_fail(L, MARE_NOMEM);
+    options.keys = keys;
+    struct mare__tls_job *job = mare__tls_job_make(mare__self(L)->shared.runtime, &options);
+    if (keys)
+        explicit_bzero(keys, options.keys_size);
+    mare__free(keys);
+    return do_job(L, job, deadline);
 }
 
 // trust(context [, timeout]): what clients made with it have to read is read.

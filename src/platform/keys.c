@@ -43,9 +43,7 @@ static int no_password(char *text, int room, int writes, void *none)
 
 static EVP_PKEY *read_key(const char *text, struct mare__tls_error *error)
 {
-    BIO *bio = BIO_new_mem_buf(text, -1);
-    EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL) : NULL;
-    BIO_free(bio);
+    EVP_PKEY *key = mare__tls_read_key(text, no_password, NULL);
     if (key && EVP_PKEY_is_a(key, "ED25519"))
         return key;
     if (key)
@@ -89,13 +87,9 @@ char *mare__key_make(struct mare__tls_error *error)
 {
     mare__tls_begin();
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-    BIO *bio = BIO_new(BIO_s_secmem()); // wiped when it is freed
-    char *text = NULL;
-    if (key && bio && PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL) == 1)
-        text = mare__tls_text_of(bio);
+    char *text = key ? mare__tls_write_key(key) : NULL;
     if (!text)
         refuse(error, "cannot make a key");
-    BIO_free(bio);
     EVP_PKEY_free(key);
     return text;
 }

@@ -3,6 +3,7 @@
 // read. To change them, for instance to renew a certificate, new rules take their place.
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
@@ -11,8 +12,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/secret.h"
 #include "platform/tls_inner.h"
 
 bool mare__tls_refuse(struct mare__tls_error *error, mare_err code, const char *format, ...)
@@ -57,28 +60,85 @@ static const char *name_of(const char *source)
     return is_text(source) ? "the text given" : source;
 }
 
-// `what` it is, for the message.
-static BIO *open_source(const char *what, const char *source, struct mare__tls_error *error)
+// PEM text, and what of it is still to be read. A file may have a private key in it: so it is read
+// into memory of ours, which is wiped.
+struct source {
+    BIO *bio;
+    const char *text;
+    char *loaded; // NULL: the text was given
+    size_t room;
+};
+
+static void close_source(struct source *from)
 {
-    BIO *bio = NULL;
-    FILE *file = NULL;
-    struct stat about;
-    if (is_text(source)) {
-        bio = BIO_new_mem_buf(source, -1);
-    } else if (stat(source, &about) != 0 || (file = fopen(source, "re")) == NULL) {
-        mare_err code = errno == EACCES ? MARE_DENIED : MARE_IO;
-        mare__tls_refuse(error, code, "%s: %s: %s", what, source, strerror(errno));
-        return NULL;
-    } else if (S_ISDIR(about.st_mode)) {
-        fclose(file);
-        mare__tls_refuse(error, MARE_IO, "%s: %s: %s", what, source, strerror(EISDIR));
-        return NULL;
-    } else if ((bio = BIO_new_fp(file, BIO_CLOSE)) == NULL) {
-        fclose(file);
+    BIO_free(from->bio);
+    if (from->loaded)
+        OPENSSL_cleanse(from->loaded, from->room);
+    mare__free(from->loaded);
+}
+
+static bool make_room(struct source *from)
+{
+    enum { FIRST = 4096 };
+    size_t room = from->room ? 2 * from->room : FIRST;
+    char *larger = mare__alloc(room);
+    if (!larger)
+        return false;
+    if (from->loaded) {
+        mare__secret_copy(larger, from->loaded, from->room);
+        OPENSSL_cleanse(from->loaded, from->room);
+        mare__free(from->loaded);
     }
-    if (!bio)
-        mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
-    return bio;
+    from->loaded = larger;
+    from->room = room;
+    return true;
+}
+
+// The whole of a file: 0, or an errno value.
+static int load(struct source *from, int file)
+{
+    size_t have = 0;
+    for (;;) {
+        if (have + 1 >= from->room && !make_room(from))
+            return ENOMEM;
+        ssize_t more = read(file, from->loaded + have, from->room - have - 1);
+        if (more < 0 && errno != EINTR)
+            return errno;
+        if (more == 0)
+            break;
+        have += more > 0 ? (size_t)more : 0;
+    }
+    from->loaded[have] = '\0';
+    return 0;
+}
+
+static int load_file(struct source *from, const char *path)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    int err = load(from, file);
+    close(file);
+    return err;
+}
+
+// `what` it is, for the message. False: nothing needs to be closed.
+static bool open_source(struct source *from, const char *what, const char *source,
+                        struct mare__tls_error *error)
+{
+    *from = (struct source){.text = source};
+    int err = is_text(source) ? 0 : load_file(from, source);
+    if (err == 0) {
+        from->text = from->loaded ? from->loaded : source;
+        from->bio = BIO_new_mem_buf(from->text, -1);
+        if (from->bio)
+            return true;
+    }
+    close_source(from);
+    if (err == 0 || err == ENOMEM)
+        return mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
+    return mare__tls_refuse(error, err == EACCES ? MARE_DENIED : MARE_IO, "%s: %s: %s", what,
+                            source, strerror(err));
 }
 
 // Whether reading PEM ended because the text was over, and not because of an error.
@@ -109,13 +169,13 @@ static int give_password(char *room, int size, int writing, void *user)
 
 static bool use_certificate(SSL_CTX *ssl, const char *source, struct mare__tls_error *error)
 {
-    BIO *bio = open_source("certificate", source, error);
-    if (!bio)
+    struct source from;
+    if (!open_source(&from, "certificate", source, error))
         return false;
-    X509 *own = PEM_read_bio_X509_AUX(bio, NULL, give_password, NULL), *next;
+    X509 *own = PEM_read_bio_X509_AUX(from.bio, NULL, give_password, NULL), *next;
     bool done = own && SSL_CTX_use_certificate(ssl, own) == 1;
     X509_free(own);
-    while (done && (next = PEM_read_bio_X509(bio, NULL, give_password, NULL)) != NULL)
+    while (done && (next = PEM_read_bio_X509(from.bio, NULL, give_password, NULL)) != NULL)
         if (SSL_CTX_add0_chain_cert(ssl, next) != 1) {
             X509_free(next);
             done = false;
@@ -126,18 +186,18 @@ static bool use_certificate(SSL_CTX *ssl, const char *source, struct mare__tls_e
                          name_of(source));
     else if (!done)
         mare__tls_refuse(error, MARE_BADMSG, "certificate: %s: %s", name_of(source), reason());
-    BIO_free(bio);
+    close_source(&from);
     return done;
 }
 
 static bool use_key(SSL_CTX *ssl, const char *source, const char *password,
                     struct mare__tls_error *error)
 {
-    BIO *bio = open_source("key", source, error);
-    if (!bio)
+    struct source from;
+    if (!open_source(&from, "key", source, error))
         return false;
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, give_password, (void *)password);
-    BIO_free(bio);
+    EVP_PKEY *key = mare__tls_read_key(from.text, give_password, (void *)password);
+    close_source(&from);
     if (!key) {
         if (at_end())
             return mare__tls_refuse(error, MARE_BADMSG, "key: no private key in PEM form in %s",
@@ -177,11 +237,11 @@ static bool trust_one(SSL_CTX *ssl, const X509_INFO *one)
 static bool trust_each(SSL_CTX *ssl, const char *source, bool lists, struct mare__tls_error *error)
 {
     const char *option = lists ? "revoked" : "authorities";
-    BIO *bio = open_source(option, source, error);
-    if (!bio)
+    struct source from;
+    if (!open_source(&from, option, source, error))
         return false;
-    STACK_OF(X509_INFO) *all = PEM_X509_INFO_read_bio(bio, NULL, give_password, NULL);
-    BIO_free(bio);
+    STACK_OF(X509_INFO) *all = PEM_X509_INFO_read_bio(from.bio, NULL, give_password, NULL);
+    close_source(&from);
     if (!all)
         return mare__tls_refuse(error, MARE_BADMSG, "%s: %s: %s", option, name_of(source),
                                 reason());

@@ -93,6 +93,11 @@ bool mare__tls_add_extension(X509 *certificate, X509 *issuer, int kind, const ch
 // What was written to a BIO, as text to be freed; or NULL.
 char *mare__tls_text_of(BIO *bio);
 
+// A private key, from text in PEM form and to it (Ed25519 alone), to be wiped and freed. NULL:
+// OpenSSL says why, or there was not enough memory.
+EVP_PKEY *mare__tls_read_key(const char *text, pem_password_cb *password, void *user);
+char *mare__tls_write_key(const EVP_PKEY *key);
+
 // What a session says of itself.
 void mare__tls_look_at(SSL *ssl, struct mare__tls_facts *facts);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/secret.h"
 #include "platform/tls_inner.h"
 
 static const char suites[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
@@ -68,11 +69,12 @@ static SSL_SESSION *session_of(SSL *ssl, const struct key *key)
 {
     const SSL_CIPHER *suite = SSL_CIPHER_find(ssl, suite_of_keys);
     SSL_SESSION *session = SSL_SESSION_new();
-    if (session && suite && SSL_SESSION_set1_master_key(session, key->bytes, key->size) == 1 &&
-        SSL_SESSION_set_cipher(session, suite) == 1 &&
+    if (session && suite && SSL_SESSION_set_cipher(session, suite) == 1 &&
         SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1 &&
         // The identity is the rules', which outlive the session.
-        SSL_SESSION_set_ex_data(session, identity_index, (void *)(key->identity - 1)) == 1)
+        SSL_SESSION_set_ex_data(session, identity_index, (void *)(key->identity - 1)) == 1 &&
+        // At last: see mare__secret_copy for why nothing should come behind it.
+        SSL_SESSION_set1_master_key(session, key->bytes, key->size) == 1)
         return session;
     SSL_SESSION_free(session);
     return NULL;
@@ -125,7 +127,7 @@ bool mare__tls_use_keys(struct mare__tls_rules *rules, const struct mare__tls_op
     rules->keys = mare__alloc(options->keys_size);
     if (!rules->keys)
         return mare__tls_refuse(error, MARE_NOMEM, "%s", mare_strerror(MARE_NOMEM));
-    memcpy(rules->keys, options->keys, options->keys_size);
+    mare__secret_copy(rules->keys, options->keys, options->keys_size);
     rules->keys_size = options->keys_size;
     if (!are_well_formed(rules))
         return mare__tls_refuse(error, MARE_INVALID, "psk: a key has %d to %d bytes",

@@ -14,8 +14,8 @@ local function random(n)
 end
 
 local modules = {"luaproc", "mare", "mare._certificate", "mare._child", "mare._file", "mare._http",
-    "mare._net", "mare._sim", "mare._socket", "mare._source", "mare._terminal", "mare._tls",
-    "mare._websocket", "mare.place", "mare.signal", "mare.time"}
+    "mare._net", "mare._secret", "mare._sim", "mare._socket", "mare._source", "mare._terminal",
+    "mare._tls", "mare._websocket", "mare.place", "mare.signal", "mare.time"}
 
 -- What would end the program, or another; what is told to close descriptors that are in use; what
 -- takes long by its nature.
@@ -72,6 +72,7 @@ local makers = {
     end,
     signals = function() return attempt(require "mare.signal".watch, "USR1") end,
     context = function() return attempt(require "mare._tls".context, {}) end,
+    secret = function() return attempt(require "mare._secret".make, "ebb", 32) end,
     reader = function() return attempt(require "mare._http".reader, "requests") end,
     frames = function() return attempt(require "mare._websocket".reader, "server", 1000) end,
     clock = function() return attempt(require "mare.time".clock, {}) end,

@@ -119,8 +119,12 @@ return {
             t.raises(case[1], tls.context, case[2])
         end
         local raw = require "mare._tls"
-        for _, keys in ipairs {"\1x\0\3abc", "\200x", "\0\0\16" .. ONE:sub(17), "\1x\255\255"} do
-            t.fails("invalid", raw.context {oldest = 2, newest = 3, keys = keys})
+        for _, psk in ipairs {{x = "abc"}, {[""] = ONE}, {x = ("x"):rep(257)},
+            {[("x"):rep(300)] = ONE}, {x = ("x"):rep(65536)}} do
+            t.fails("invalid", raw.context {oldest = 2, newest = 3, psk = psk})
+        end
+        for _, psk in ipairs {{ONE}, {x = 5}, {x = {}}, {[mare.self()] = ONE}} do
+            t.raises("keys by identity", raw.context, {oldest = 2, newest = 3, psk = psk})
         end
     end,
 }
