@@ -15,6 +15,11 @@ profiles="${SWEEP_PROFILES:-usual clustered joiners suspected brief quiet}"
 
 # A line is an algorithm and its settings.
 variants='
+central+lease keepers=2
+ricart+lease keepers=2
+token+lease keepers=2
+majority+lease keepers=2
+voting+lease keepers=2
 central majority=1
 central repair=0
 voting queue=0

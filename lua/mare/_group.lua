@@ -25,7 +25,6 @@ local IDLE = 256 -- locks that are kept although nobody wants them any more
 local FORGETS = {majority = true, central = true, ricart = true}
 local STRANGERS = 100 -- members with other settings that are remembered
 local LONGEST = 110 -- bytes of a name: 100, and the prefix of an election
-local BEAT_US, RETRY_US = 300000, 50000 -- at most, however long the lease is
 local AGAIN_US = 300000 -- between two announcements of a leader
 local SILENCE_US = 30000000 -- a leader that was not announced for so long does not count
 
@@ -486,15 +485,9 @@ end
 
 -- Makes the lease and the machines of this generation, with what was saved for them.
 local function furnish(self)
-    local kept, settings = self.kept, self.settings
-    local votes = members.votes(self)
-    local first = votes and kept.incarnation == 1 and self.list.generation == 0
-    self.member = party._member {members = #self.names, voters = members.voters(self),
-        self = self.numbers[self.here], founds = votes and 1 or 0,
-        incarnation = kept.incarnation, first = first and 1 or 0, seed = kept.incarnation,
-        lease_us = settings.lease_us, beat_us = math.min(settings.lease_us // 5, BEAT_US),
-        drift_ppm = settings.drift_ppm, retry_us = math.min(settings.lease_us // 5, RETRY_US)}
-    for peer = members.voters(self) + 1, #self.names do
+    local kept = self.kept
+    self.member = party._member(members.setup(self))
+    for peer = members.keepers(self) + 1, #self.names do
         if self.names[peer] ~= self.here then self:step(nil, "join", peer) end
     end
     self.saved = kept.saved

@@ -10,9 +10,10 @@
 --
 -- A member that accepts a list stops: from then on it takes part in nothing else of its generation
 -- (io.stop). Its answer carries its bounds, the largest numbers that it has voted for. When a list
--- is decided, more than half of the present members have stopped. So no lease of this generation is
--- renewed any more, and no fencing number of it is larger than the largest bounds. A member that
--- has stopped and hears no decision proposes the list that it has accepted.
+-- is decided, more than half of the present members have stopped, and more than half of the keepers
+-- of its lease. So no lease of this generation is renewed any more, and no fencing number of it is
+-- larger than the largest bounds. A member that has stopped and hears no decision proposes the list
+-- that it has accepted.
 --
 -- Sources: Lamport, "Paxos made simple" (2001); Lamport, Malkhi and Zhou, "Reconfiguring a state
 -- machine" (2010): a command that stops the old machine.
@@ -30,12 +31,14 @@ local LIMIT = 1 << 52 -- honest members never get there; beyond it ballots would
 local LIFE = 16 * NUMBERS -- ballots between two lives that do not know of each other
 local PATIENCE = 4  -- ticks without progress; later members wait longer, so that one tries first
 
---- One member's part: `here`, its place in `names`, whether it `votes`, and what it kept:
---- `promised`, and the `ballot` in which it has accepted the `value`. `life`: of a member that may
---- have forgotten ballots of its own, a number that grows faster than ballots are made (seconds).
---- Its ballots begin above it: two lists in one ballot could both be decided.
+--- One member's part: `here`, its place in `names`, how many of these are `keepers` of the lease
+--- (the first ones; nil: all), whether it `votes`, and what it kept: `promised`, and the `ballot`
+--- in which it has accepted the `value`. `life`: of a member that may have forgotten ballots of its
+--- own, a number that grows faster than ballots are made (seconds). Its ballots begin above it: two
+--- lists in one ballot could both be decided.
 function agree.new(io, kept)
     local self = setmetatable({io = io, here = kept.here, names = kept.names, votes = kept.votes,
+        keepers = kept.keepers or #kept.names,
         promised = kept.promised or 0, ballot = kept.ballot or 0, value = kept.value,
         latest = (kept.life or 0) * LIFE, ticks = 0}, agree)
     for i, name in ipairs(self.names) do
@@ -86,13 +89,17 @@ function agree:is_open() return (self.offered or self.value) and true or false e
 
 -- ---- What is heard ------------------------------------------------------------------------------
 
-local function count(answers)
+-- How many of the first so many members have answered.
+local function count(self, most)
     local n = 0
-    for _ in pairs(answers) do n = n + 1 end
+    for i = 1, most do n = n + (self.answers[self.names[i]] and 1 or 0) end
     return n
 end
 
-local function is_enough(self) return 2 * count(self.answers) > #self.names end
+local function is_enough(self)
+    return 2 * count(self, #self.names) > #self.names
+        and 2 * count(self, self.keepers) > self.keepers
+end
 
 local hears = {}
 

@@ -30,6 +30,8 @@ local BOUNDED = {"majority", "central", "ricart", "token"}
 local LIMITS = {majority = 1 << 47, central = 1 << 31, ricart = 1 << 47, token = 1 << 31}
 local LATEST = 1 << 47 -- honest members never get to this generation
 local BOUND_AT = 33 -- the place of the bound in what a lock saves, after its head
+local ALL_KEEP, KEEPERS = 15, 7 -- the most members that all keep the lease; how many of more do
+local BEAT_US, FAR_BEAT_US, RETRY_US = 300000, 750000, 50000 -- at most, however long the lease is
 
 -- ---- Digests ------------------------------------------------------------------------------------
 
@@ -70,10 +72,33 @@ end
 --- number; then the list of members cannot change.
 function members.voters(self) return self.settings.voters or #self.names end
 
+--- How many members keep the lease: the first ones of the list. In a large group only a few do, so
+--- that a beat costs little (decision 405).
+function members.keepers(self)
+    local voters = members.voters(self)
+    return voters > ALL_KEEP and KEEPERS or voters
+end
+
 --- Whether this member votes, as far as it remembers.
 function members.votes(self)
     return self.kept.votes
         and (not self.settings.voters or self.numbers[self.here] <= self.settings.voters)
+end
+
+--- What party._member needs for this member.
+function members.setup(self)
+    local kept, settings, keepers = self.kept, self.settings, members.keepers(self)
+    local votes = members.votes(self)
+    local first = votes and kept.incarnation == 1 and self.list.generation == 0
+    local beat_us = math.min(settings.lease_us // 5, BEAT_US)
+    if keepers < members.voters(self) then
+        beat_us = math.min(settings.lease_us // 4, FAR_BEAT_US)
+    end
+    return {members = #self.names, voters = members.voters(self), keepers = keepers,
+        self = self.numbers[self.here], founds = votes and 1 or 0,
+        incarnation = kept.incarnation, first = first and 1 or 0, seed = kept.incarnation,
+        lease_us = settings.lease_us, beat_us = beat_us,
+        drift_ppm = settings.drift_ppm, retry_us = math.min(settings.lease_us // 5, RETRY_US)}
 end
 
 -- ---- To others ----------------------------------------------------------------------------------
@@ -185,8 +210,9 @@ function members.begin_agreement(self)
     end
     local list = self.list
     self.agreement = agree.new(io, {here = self.here, names = self.names,
-        votes = members.votes(self), promised = list.promised, ballot = list.ballot,
-        value = list.value, life = not self.kept.votes and self.kept.incarnation or nil})
+        keepers = members.keepers(self), votes = members.votes(self), promised = list.promised,
+        ballot = list.ballot, value = list.value,
+        life = not self.kept.votes and self.kept.incarnation or nil})
     self.stopped = list.value and true or false
 end
 

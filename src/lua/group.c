@@ -216,9 +216,10 @@ static void read_kinds(lua_State *L, mare_coord_setup *setup)
     }
 }
 
-// _member{members =, voters =, self =, founds =, incarnation =, seed =, lease_us =, beat_us =,
-// drift_ppm =, retry_us =, first =} -> a member; the first members are the voters; `founds` (0 or
-// 1) says that it votes, and has forgotten nothing, `first` (0 or 1) that this is its first life
+// _member{members =, voters =, keepers =, self =, founds =, incarnation =, seed =, lease_us =,
+// beat_us =, drift_ppm =, retry_us =, first =} -> a member; the first members are the voters, the
+// first of these those that keep the lease; `founds` (0 or 1) says that it votes, and has forgotten
+// nothing, `first` (0 or 1) that this is its first life
 static int party_new(lua_State *L)
 {
     mare_coord_setup lease_setup, setup[KINDS];
@@ -228,7 +229,9 @@ static int party_new(lua_State *L)
     set_param(L, &lease_setup, "lease_us");
     set_param(L, &lease_setup, "beat_us");
     set_param(L, &lease_setup, "drift_ppm");
-    lease_setup.founds = (uint32_t)option(L, "first"); // no life before this one has promised
+    lease_setup.members = (uint32_t)option(L, "keepers");
+    bool first = option(L, "first") != 0; // no life before this one has promised
+    lease_setup.founds = first && lease_setup.self < lease_setup.members;
     size_t lease_size = padded(mare_coord_size(&lease_setup));
     luaL_argcheck(L, lease_size, 1, "no such group can be");
     size_t effects =
@@ -240,7 +243,7 @@ static int party_new(lua_State *L)
     luaL_setmetatable(L, PARTY);
     char *at = (char *)party->memory;
     memcpy(party->setup, setup, sizeof setup);
-    party->first = lease_setup.founds;
+    party->first = first;
     party->tenants = (mare__tenants){.lease = mare_coord_init(at, lease_size, &lease_setup),
                                      .lease_effects = &party->lease_effects,
                                      .effects = &party->effects,

@@ -201,8 +201,8 @@ end), timeout = 120}
 -- A lock that begins in a later life goes on from what was on the disk then, not from where the
 -- others have come since: so all come to the same, and the first one's write is for all of them.
 function all.locks_of_a_later_life_share_a_write()
-    local member = party._member {members = 1, voters = 1, self = 1, founds = 1, first = 0,
-        incarnation = 2, seed = 1, lease_us = 200000, beat_us = 40000, drift_ppm = 0,
+    local member = party._member {members = 1, voters = 1, keepers = 1, self = 1, founds = 1,
+        first = 0, incarnation = 2, seed = 1, lease_us = 200000, beat_us = 40000, drift_ppm = 0,
         retry_us = 40000}
     t.eq(member:_step(1, nil, "start"), "ok")
     for _, algorithm in ipairs(BOUNDED) do

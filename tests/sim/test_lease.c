@@ -137,6 +137,33 @@ static void every_composition_holds_under_every_profile(void **state)
     }
 }
 
+/* A few of the founders vote about the lease; all of them vote about the lock. */
+static void few_keepers_of_the_lease_are_enough(void **state)
+{
+    size_t count;
+    const mare_coord_algorithm *const *table = mare__leased_table(&count);
+    (void)state;
+    for (size_t i = 0; i < count * MARE_SIM_PROFILES; i++) {
+        uint64_t grants = 0;
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            mare_sim_options options;
+            mare_sim_outcome out;
+            mare_sim_options_init(&options, table[i % count], 4 + (uint32_t)(seed % 4));
+            mare_coord_setup_set(&options.setup, "keepers", 1 + (int64_t)(seed % 3));
+            options.seed = seed;
+            options.profile = (mare_sim_profile)(i / count);
+            mare_sim_vary(&options);
+            if (!mare_sim_run(&options, NULL, &out))
+                fail_msg("%s, %s, seed %u: %s: %s", table[i % count]->name,
+                         mare_sim_profile_name(options.profile), (unsigned)seed, out.violation,
+                         out.detail);
+            grants += out.grants;
+            mare_sim_options_fini(&options);
+        }
+        assert_true(grants > 0);
+    }
+}
+
 /* Without a lease a request is refused at once. Who thinks for no time used to do nothing but ask:
  * hundreds of thousands of requests within a second, until the steps of the run were used up. */
 static void who_is_refused_does_not_ask_all_the_time(void **state)
@@ -613,6 +640,7 @@ int main(void)
         cmocka_unit_test(clocks_may_be_as_wrong_as_the_lease_allows),
         cmocka_unit_test(a_dead_holder_is_outlived),
         cmocka_unit_test(every_composition_holds_under_every_profile),
+        cmocka_unit_test(few_keepers_of_the_lease_are_enough),
         cmocka_unit_test(who_is_refused_does_not_ask_all_the_time),
         cmocka_unit_test(a_lock_that_nobody_wants_can_be_forgotten),
         cmocka_unit_test(half_of_a_group_is_not_enough),

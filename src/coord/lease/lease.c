@@ -4,7 +4,7 @@
  *
  *     asking ── promises of more than half of the founders ──▶ holding ── they run out ──▶ asking
  *       │                                                                    (the next epoch)
- *       └── RENEW to everybody, each beat; ANSWER: a promise, and who has been silent
+ *       └── RENEW to the voters, each beat; ANSWER: a promise, and who has been silent
  *
  * Timeouts say DOWN of the slow. Many algorithms let two in then. So a member acts only while it
  * holds a lease, and its lease is over before anybody may count it as down.
@@ -47,10 +47,15 @@
  * Sources: Gray and Cheriton, "Leases" (1989): the term by the holder's clock, shortened; a server
  * that restarts waits for the longest term. Burrows, "The Chubby lock service" (2006).
  *
+ * Members without a vote. A member that joins later can hold a lease, but has no vote: the voters
+ * are the founders. It promises nothing, so nobody asks it; it hears of the others by answers. Who
+ * is silent is in every answer. A RENEW of one without a vote lists whom it takes for down, and an
+ * answer to that also says which of those hold a lease. It says no more than their own RENEWs have
+ * said, only later. So a beat of n members with v voters costs 2v(n-1) messages.
+ *
  * Assumes: clocks run right within `drift_ppm`; more than half of the founders reach each other, or
  * nobody holds a lease. Any delay, order, loss, repeated delivery, pauses, crashes with or without
- * memory, of all. The voters are the founders. A member that joins later can hold a lease, but has
- * no vote. */
+ * memory, of all. */
 
 #include "coord/lease/lease.h"
 
@@ -66,6 +71,8 @@ enum { NOTHING, PROMISE, FRESH };                   /* what is given */
 enum { ENTRY_BYTES = 16, HURRY = 8, MESSAGES = 3 }; /* of a list; beats in one, after a silence */
 
 #define EPOCH_LIMIT (UINT64_C(1) << 63)
+#define UP                                                                                         \
+    (UINT64_C(1) << 32) /* with a member's number in a list: it holds a lease, says a voter */
 
 typedef struct lease {
     uint64_t epoch;    /* of my lease, or of the one that I ask for */
@@ -175,30 +182,66 @@ static void judge_all(mare_coord *m, mare_coord_effects *fx)
 
 /* Asking and answering ----------------------------------------------------------------------- */
 
-/* A message with the list of the silent ones and their epochs. */
+static void add_entry(mare_coord_message *msg, uint8_t *list, uint64_t who, uint64_t epoch)
+{
+    mare__put_numbers(list + msg->tail_length, (uint64_t[]){who, epoch}, 2);
+    msg->tail_length += ENTRY_BYTES;
+}
+
+/* Adds those whom the asker takes for down, and of whom I know better. */
+static void add_up(const mare_coord *m, const mare_coord_message *asked, mare_coord_message *msg,
+                   uint8_t *list)
+{
+    const lease *l = m->state;
+    for (uint32_t at = 0; at < asked->tail_length; at += ENTRY_BYTES) {
+        uint32_t i = (uint32_t)mare__get_number(asked->tail + at, 8);
+        int held = mare__set_has(l->led, i) && l->known[i] > l->over[i];
+        if (held && !finds_silent(m, i) && msg->tail_length / ENTRY_BYTES < m->setup.capacity)
+            add_entry(msg, list, i | UP, l->known[i]);
+    }
+}
+
+/* A message with a list of members and their epochs: who is silent; in the RENEW of one that has no
+ * vote, who is down. In an ANSWER there is more for those without a vote. */
 static void say(mare_coord *m, uint32_t to, uint32_t kind, const uint64_t *field,
-                mare_coord_effects *fx)
+                const mare_coord_message *asked, mare_coord_effects *fx)
 {
     lease *l = m->state;
     uint8_t *list = mare__scratch(fx, (uint32_t)ENTRY_BYTES * m->setup.capacity);
     mare_coord_message msg = {.kind = kind, .field = {field[0], field[1], field[2]}, .tail = list};
+    int votes = is_voter(m, m->setup.self);
     for (uint32_t i = 0; list && i < m->setup.capacity; i++) {
-        if (!finds_silent(m, i))
+        if (votes ? !finds_silent(m, i) : !mare__set_has(l->down, i))
             continue;
-        mare__put_numbers(list + msg.tail_length, (uint64_t[]){i, l->known[i]}, 2);
-        msg.tail_length += ENTRY_BYTES;
+        add_entry(&msg, list, i, l->known[i]);
         if (kind == ANSWER) {
             l->shut_us[i] = m->now_us + term_us(m);
             mare__set_add(l->called, i);
         }
     }
+    if (list && asked && !is_voter(m, to))
+        add_up(m, asked, &msg, list);
     mare__send(m, fx, to, &msg);
+}
+
+/* Whether there is a member without a vote. */
+static int has_others(const mare_coord *m)
+{
+    return mare__set_next(m->members, m->setup.members, m->setup.capacity) != MARE_COORD_NOBODY;
 }
 
 static void ask(mare_coord *m, mare_coord_effects *fx)
 {
     lease *l = m->state;
-    say(m, MARE__EVERYBODY, RENEW, (uint64_t[]){l->epoch, m->now_us, l->held}, fx);
+    uint64_t field[] = {l->epoch, m->now_us, l->held};
+    if (!has_others(m)) {
+        say(m, MARE__EVERYBODY, RENEW, field, NULL, fx);
+        return;
+    }
+    for (uint32_t i = 0; i < m->setup.members; i++) {
+        if (i != m->setup.self && mare__set_has(m->members, i))
+            say(m, i, RENEW, field, NULL, fx);
+    }
 }
 
 static void begin_epoch(mare_coord *m, uint64_t epoch)
@@ -261,6 +304,8 @@ static uint64_t next_us(const mare_coord *m)
 {
     const lease *l = m->state;
     uint64_t beat_us = (uint64_t)mare__param(m, MARE__LEASE_BEAT_US), wait_us = beat_us;
+    if (!is_voter(m, m->setup.self))
+        return beat_us; /* it gives no promises */
     for (uint32_t i = mare__set_next(m->members, 0, m->setup.capacity); i != MARE_COORD_NOBODY;
          i = mare__set_next(m->members, i + 1, m->setup.capacity)) {
         uint64_t end_us = l->heard_us[i] + term_us(m), left_us = beat_us;
@@ -298,7 +343,7 @@ static void on_renew(mare_coord *m, uint32_t from, const mare_coord_message *msg
     if (m->now_us >= l->quiet_us && m->now_us >= l->shut_us[from])
         given = m->setup.founds && !mare__set_has(l->called, from) ? FRESH : PROMISE;
     if (is_voter(m, m->setup.self))
-        say(m, from, ANSWER, (uint64_t[]){msg->field[EPOCH], msg->field[SENT], given}, fx);
+        say(m, from, ANSWER, (uint64_t[]){msg->field[EPOCH], msg->field[SENT], given}, msg, fx);
 }
 
 static void on_answer(mare_coord *m, uint32_t from, const mare_coord_message *msg,
@@ -319,8 +364,9 @@ static void on_answer(mare_coord *m, uint32_t from, const mare_coord_message *ms
     l->told_us[from] = sent_us + short_term_us(m);
     mare__set_clear(l->silent[from], m->setup.capacity);
     for (uint32_t at = 0; at < msg->tail_length; at += ENTRY_BYTES) {
-        uint32_t member = (uint32_t)mare__get_number(msg->tail + at, 8);
-        if (mare__get_number(msg->tail + at + 8, 8) == l->known[member])
+        uint64_t who = mare__get_number(msg->tail + at, 8);
+        uint32_t member = (uint32_t)who;
+        if (!(who & UP) && mare__get_number(msg->tail + at + 8, 8) == l->known[member])
             mare__set_add(l->silent[from], member);
     }
     judge_all(m, fx);
@@ -332,10 +378,10 @@ static void learn_list(mare_coord *m, const mare_coord_message *msg, mare_coord_
 {
     lease *l = m->state;
     for (uint32_t at = 0; at < msg->tail_length; at += ENTRY_BYTES) {
-        uint32_t member = (uint32_t)mare__get_number(msg->tail + at, 8);
+        uint64_t who = mare__get_number(msg->tail + at, 8);
         uint64_t epoch = mare__get_number(msg->tail + at + 8, 8);
-        if (member != m->setup.self)
-            learn(m, member, epoch, 0, fx);
+        if ((uint32_t)who != m->setup.self)
+            learn(m, (uint32_t)who, epoch, (who & UP) != 0, fx);
         else if (!l->held && epoch >= l->epoch)
             begin_epoch(m, epoch + 1);
     }
@@ -347,7 +393,8 @@ static int is_sound(const mare_coord *m, const mare_coord_message *msg)
         msg->tail_length % ENTRY_BYTES || (msg->kind == ANSWER && msg->field[SENT] > m->now_us))
         return 0;
     for (uint32_t at = 0; at < msg->tail_length; at += ENTRY_BYTES) {
-        if (mare__get_number(msg->tail + at, 8) >= m->setup.capacity ||
+        uint64_t who = mare__get_number(msg->tail + at, 8);
+        if ((who & ~UP) >= m->setup.capacity || (who & UP && msg->kind == RENEW) ||
             mare__get_number(msg->tail + at + 8, 8) >= EPOCH_LIMIT)
             return 0;
     }
@@ -488,8 +535,9 @@ static void init(mare_coord *m)
 static void room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
     uint64_t list = (uint64_t)ENTRY_BYTES * setup->capacity;
-    mare__declare(2 * (uint64_t)setup->capacity + 8,
-                  MESSAGES * (MARE__MESSAGE_BYTES(3) + list) + list, effects, bytes);
+    uint64_t each = setup->capacity > setup->members ? 2 * (uint64_t)setup->members : 0;
+    mare__declare(2 * (uint64_t)setup->capacity + 8 + each,
+                  (MESSAGES + each) * (MARE__MESSAGE_BYTES(3) + list) + list, effects, bytes);
 }
 
 static void look(const mare_coord *m, mare_coord_view *view)
@@ -514,7 +562,7 @@ static unsigned tolerates(const mare_coord_setup *setup)
 
 static uint64_t messages(const mare_coord_setup *setup)
 {
-    return 2 * (uint64_t)setup->members * (setup->members - 1);
+    return 2 * (uint64_t)setup->members * (setup->capacity - 1);
 }
 
 static const mare_coord_param params[] = {
@@ -542,7 +590,7 @@ const mare_coord_algorithm mare__lease = {
     .promises = promises,
     .tolerates = tolerates,
     .messages = messages,
-    .formula = "2n(n-1) a beat",
+    .formula = "2v(n-1) a beat",
     .size = size,
     .room = room,
     .init = init,

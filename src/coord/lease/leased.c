@@ -18,6 +18,7 @@
 
 enum { LEASE, UNDER };      /* messages */
 enum { LEASE_TIMERS = 5 };  /* those of the lease, from here on */
+enum { KEEPERS = 4 };       /* of the parameters */
 enum { EFFECTS_MORE = 24 }; /* of a suspension, and the news of the lease */
 
 typedef struct leased {
@@ -43,6 +44,22 @@ static mare_coord_setup part_of(const mare_coord_setup *outer,
     setup.context = outer->context;
     for (int i = 0; i < MARE_COORD_PARAMS && mare__leased_params[i].name; i++)
         mare_coord_setup_set(&setup, mare__leased_params[i].name, outer->param[i]);
+    return setup;
+}
+
+/* That of the lease: with `keepers`, the other founders have no vote in it. So they found nothing
+ * there, and their lives are counted from 1. */
+static mare_coord_setup lease_of(const mare_coord_setup *outer)
+{
+    mare_coord_setup setup = part_of(outer, &mare__lease);
+    uint32_t keepers = (uint32_t)outer->param[KEEPERS];
+    if (keepers == 0 || keepers >= setup.members)
+        return setup;
+    if (setup.self >= keepers && setup.self < setup.members) {
+        setup.founds = 0;
+        setup.incarnation++;
+    }
+    setup.members = keepers;
     return setup;
 }
 
@@ -216,7 +233,7 @@ static void lay_out_effects(mare_coord_effects *fx, mare__block *block,
 static void lay_out_parts(leased *x, mare__block *block, const mare_coord_setup *setup,
                           void **lease, void **inner)
 {
-    mare_coord_setup lease_setup = part_of(setup, &mare__lease), inner_setup = inner_of(setup);
+    mare_coord_setup lease_setup = lease_of(setup), inner_setup = inner_of(setup);
     *lease = mare__carve(block, mare_coord_size(&lease_setup));
     *inner = mare__carve(block, mare_coord_size(&inner_setup));
     lay_out_effects(&x->lease_effects, block, &lease_setup);
@@ -236,7 +253,7 @@ void mare__leased_init(mare_coord *m)
 {
     leased *x = m->state;
     void *lease, *inner;
-    mare_coord_setup lease_setup = part_of(&m->setup, &mare__lease);
+    mare_coord_setup lease_setup = lease_of(&m->setup);
     mare_coord_setup inner_setup = inner_of(&m->setup);
     lay_out_parts(x, &(mare__block){m->state, sizeof *x}, &m->setup, &lease, &inner);
     x->self = m;
@@ -252,7 +269,7 @@ void mare__leased_init(mare_coord *m)
 /* At most: a step of the lease, and of the inner machine a start and news of everybody. */
 void mare__leased_room(const mare_coord_setup *setup, uint32_t *effects, uint32_t *bytes)
 {
-    mare_coord_setup lease_setup = part_of(setup, &mare__lease), inner_setup = inner_of(setup);
+    mare_coord_setup lease_setup = lease_of(setup), inner_setup = inner_of(setup);
     uint32_t lease_effects, lease_bytes, inner_effects, inner_bytes;
     mare_coord_room(&lease_setup, &lease_effects, &lease_bytes);
     mare_coord_room(&inner_setup, &inner_effects, &inner_bytes);
@@ -294,6 +311,7 @@ const mare_coord_param mare__leased_params[] = {
     {"beat_us", "how often it is asked for", 12000, 10, INT64_C(1) << 40},
     {"drift_ppm", "how wrong a clock may run", 1000, 0, 400000},
     {"retry_us", "how long to wait before asking again", 50000, 1, INT64_C(1) << 40},
+    {"keepers", "how many members vote about the lease; 0: all", 0, 0, UINT32_MAX},
     {0},
 };
 

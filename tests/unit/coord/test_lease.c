@@ -5,6 +5,7 @@
 #include "support/unit.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { N = 3, TERM = 100000, BEAT = 20000, ROOM = 64, BYTES = 4096 };
@@ -345,6 +346,166 @@ static void to_begin_another_epoch_is_not_to_be_silent(void **state)
     assert_true(mare__lease_was_silent(w.member[1], 0));
 }
 
+// Member 0 votes; 1 and 2 have joined, so they have no vote.
+static void begin_with_joiners(world *w)
+{
+    memset(w, 0, sizeof *w);
+    for (uint32_t i = 0; i < N; i++) {
+        mare_coord_setup setup;
+        mare_coord_setup_init(&setup, &mare__lease, 1);
+        mare_coord_setup_set(&setup, "lease_us", TERM);
+        mare_coord_setup_set(&setup, "beat_us", BEAT);
+        setup.capacity = N;
+        setup.self = i;
+        setup.founds = i == 0;
+        setup.incarnation = i > 0;
+        w->member[i] = mare_coord_init(w->memory[i], sizeof w->memory[i], &setup);
+        assert_non_null(w->member[i]);
+        for (uint32_t peer = 1; peer < N; peer++) {
+            if (peer != i)
+                step(w, i, (mare_coord_event){.kind = MARE_COORD_JOIN, .peer = peer});
+        }
+        step(w, i, (mare_coord_event){.kind = MARE_COORD_START, .now_us = 1});
+    }
+}
+
+// Nobody asks it for anything. It hears of the others by the answers of voters.
+static void who_has_no_vote_hears_by_answers_who_is_down_and_up(void **state)
+{
+    world w;
+    (void)state;
+    begin_with_joiners(&w);
+    ask(&w, 2, 0, TERM);
+    give(&w, 2, 0, w.out[2][0], TERM); // it tells at once that it has it
+    ask(&w, 1, 0, 2 * TERM);
+    assert_true(said(&w, MARE_COORD_DOWN, 2)); // the voter has not heard of it for a term
+    for (uint64_t now_us = 2 * TERM + BEAT; now_us < 4 * TERM; now_us += BEAT) {
+        ask(&w, 1, 0, now_us); // it holds its own all the time
+        assert_false(said(&w, MARE_COORD_UP, 2));
+    }
+    ask(&w, 2, 0, 4 * TERM + 1);
+    assert_true(epoch_of(&w, 2) > 0); // it has another one, but the voter does not know
+    ask(&w, 1, 0, 4 * TERM + 2);
+    assert_false(said(&w, MARE_COORD_UP, 2));
+    give(&w, 2, 0, w.out[2][0], 4 * TERM + 3);
+    ask(&w, 1, 0, 4 * TERM + 4);
+    assert_true(said(&w, MARE_COORD_UP, 2));
+    assert_false(mare__lease_is_down(w.member[1], 2));
+    assert_true(epoch_of(&w, 1) > 0);
+    assert_int_equal(w.out[1][2].length, 0);
+    assert_int_equal(w.out[2][1].length, 0);
+}
+
+// A late list says that somebody holds a lease that is known to be over.
+static void an_answer_does_not_bring_back_what_is_over(void **state)
+{
+    world w;
+    (void)state;
+    begin_with_joiners(&w);
+    ask(&w, 2, 0, TERM);
+    give(&w, 2, 0, w.out[2][0], TERM);
+    ask(&w, 1, 0, 2 * TERM);
+    assert_true(mare__lease_is_down(w.member[1], 2));
+    mare_coord_message message = read_letter(&w.out[0][1]);
+    assert_int_equal(message.tail_length, 16); // that member 2 is silent
+    letter late = w.out[0][1];
+    late.bytes[late.length - 16 + 4] = 1; // that it holds a lease
+    give(&w, 0, 1, late, 2 * TERM + 1);
+    assert_true(mare__lease_is_down(w.member[1], 2));
+}
+
+// A hundred members of which seven vote, and all messages of one beat.
+enum { CROWD = 100, VOTERS = 7, BEATS = 20 };
+
+typedef struct crowd {
+    mare_coord *member[CROWD];
+    mare_coord_effects fx;
+    uint32_t received[CROWD], sent;
+} crowd;
+
+// Steps one, and at once all who receive what it sends.
+static void crowd_step(crowd *c, uint32_t i, mare_coord_event event)
+{
+    letter out[2 * CROWD];
+    uint32_t to[2 * CROWD], count = 0;
+    assert_int_equal(mare_coord_step(c->member[i], &event, &c->fx), MARE_COORD_OK);
+    assert_int_equal(c->fx.lost, 0);
+    for (uint32_t j = 0; j < c->fx.count; j++) {
+        const mare_coord_effect *effect = &c->fx.list[j];
+        assert_int_not_equal(effect->kind, MARE_COORD_BROADCAST);
+        assert_int_not_equal(effect->kind, MARE_COORD_DOWN);
+        if (effect->kind != MARE_COORD_SEND || event.kind == MARE_COORD_START)
+            continue; // not all have begun then
+        assert_true(effect->length <= sizeof out[0].bytes);
+        memcpy(out[count].bytes, effect->data, effect->length);
+        out[count].length = effect->length;
+        to[count++] = effect->peer;
+    }
+    for (uint32_t j = 0; j < count; j++) {
+        c->sent++;
+        c->received[to[j]]++;
+        crowd_step(c, to[j],
+                   (mare_coord_event){.kind = MARE_COORD_MESSAGE,
+                                      .peer = i,
+                                      .now_us = event.now_us,
+                                      .data = out[j].bytes,
+                                      .length = out[j].length});
+    }
+}
+
+static void crowd_begin(crowd *c)
+{
+    *c = (crowd){0};
+    for (uint32_t i = 0; i < CROWD; i++) {
+        mare_coord_setup setup;
+        mare_coord_setup_init(&setup, &mare__lease, VOTERS);
+        mare_coord_setup_set(&setup, "lease_us", TERM);
+        mare_coord_setup_set(&setup, "beat_us", BEAT);
+        setup.capacity = CROWD;
+        setup.self = i;
+        setup.founds = i < VOTERS;
+        setup.incarnation = 1;
+        size_t size = mare_coord_size(&setup);
+        c->member[i] = mare_coord_init(malloc(size), size, &setup);
+        if (i == 0) {
+            mare_coord_room(&setup, &c->fx.room, &c->fx.bytes_room);
+            c->fx.list = malloc(c->fx.room * sizeof *c->fx.list);
+            c->fx.bytes = malloc(c->fx.bytes_room);
+        }
+        for (uint32_t peer = VOTERS; peer < CROWD; peer++) {
+            if (peer != i)
+                crowd_step(c, i, (mare_coord_event){.kind = MARE_COORD_JOIN, .peer = peer});
+        }
+    }
+}
+
+static void a_beat_of_many_costs_what_their_voters_cost(void **state)
+{
+    crowd c;
+    (void)state;
+    crowd_begin(&c);
+    for (uint32_t beats = 0; beats <= BEATS; beats++) {
+        for (uint32_t i = 0; i < CROWD; i++) {
+            mare_coord_event event = {.kind = beats ? MARE_COORD_TIMER : MARE_COORD_START,
+                                      .now_us = 1 + beats * BEAT + i};
+            if (beats == 2 && i == 0) {
+                c.sent = 0; // all have begun, and told that they have a lease
+                memset(c.received, 0, sizeof c.received);
+            }
+            crowd_step(&c, i, event);
+        }
+    }
+    uint32_t counted = BEATS - 1;
+    assert_int_equal(c.sent, counted * 2 * VOTERS * (CROWD - 1));
+    for (uint32_t i = 0; i < CROWD; i++) {
+        assert_true(mare__lease_epoch(c.member[i], NULL) > 0);
+        assert_int_equal(c.received[i], counted * (i < VOTERS ? CROWD - 1 + VOTERS - 1 : VOTERS));
+        free(c.member[i]);
+    }
+    free(c.fx.list);
+    free(c.fx.bytes);
+}
+
 UNIT_TESTS(cmocka_unit_test(who_has_lost_it_begins_another_number),
            cmocka_unit_test(it_is_shorter_by_the_drift_of_both_clocks),
            cmocka_unit_test(no_part_of_a_term_is_forgotten),
@@ -356,4 +517,7 @@ UNIT_TESTS(cmocka_unit_test(who_has_lost_it_begins_another_number),
            cmocka_unit_test(a_lease_begins_with_all_being_alive),
            cmocka_unit_test(who_starts_again_promises_nothing_for_a_lease),
            cmocka_unit_test(who_starts_again_does_not_judge_by_early_answers),
-           cmocka_unit_test(to_begin_another_epoch_is_not_to_be_silent))
+           cmocka_unit_test(to_begin_another_epoch_is_not_to_be_silent),
+           cmocka_unit_test(who_has_no_vote_hears_by_answers_who_is_down_and_up),
+           cmocka_unit_test(an_answer_does_not_bring_back_what_is_over),
+           cmocka_unit_test(a_beat_of_many_costs_what_their_voters_cost))
