@@ -506,11 +506,40 @@ static int call_without_memory(lua_State *L)
     return 1;
 }
 
+static int fill_and_call(lua_State *L)
+{
+    int spare = (int)lua_tointeger(L, 1);
+    long failing = (long)lua_tointeger(L, 2);
+    for (int more = 100000; more > 0; more /= 10)
+        while (lua_checkstack(L, more))
+            for (int i = 0; i < more; i++)
+                lua_pushnil(L);
+    lua_settop(L, lua_gettop(L) - spare);
+    lua_pushvalue(L, 3);
+    mare__alloc_fail_after(failing);
+    lua_pcall(L, 0, 0, 0);
+    return 0;
+}
+
+// spare, failing, f: calls it with a stack that has room for so many more values, and with the n-th
+// allocation and all later ones failing (0: none).
+static int call_without_stack(lua_State *L)
+{
+    lua_pushcfunction(L, fill_and_call);
+    lua_insert(L, 1);
+    lua_pcall(L, 3, 0,
+              0); // for what comes through the other: errors that Lua has no memory to make
+    mare__alloc_fail_after(0);
+    return 0;
+}
+
 static int open_finalizers(lua_State *L)
 {
     lua_newtable(L);
     lua_pushcfunction(L, call_without_memory);
     lua_setfield(L, -2, "call");
+    lua_pushcfunction(L, call_without_stack);
+    lua_setfield(L, -2, "full");
     return 1;
 }
 
@@ -533,6 +562,37 @@ static void a_finalizer_that_cannot_be_called_has_done_its_work(void **state)
              "  assert(not ok and why:find 'finalized', why) assert(other:trysend(1)) "
              "end "
              "return true",
+             NULL);
+    mare_stop(runtime);
+}
+
+// Lua cannot call a finalizer when the stack is full. After the first such error it may not be able
+// to make the stack small again, and then cannot even say "stack overflow" the next time. Nothing
+// that the references hold is lost, and the process goes on.
+static void finalizers_that_have_no_stack_have_done_their_work(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(1);
+    assert_int_equal(mare_offer_lua(runtime, "finalizers", open_finalizers), MARE_OK);
+    run_true(runtime,
+             "local mare = require 'mare'\n"
+             "local function run(spare, failing)\n"
+             "  local finalizers = require 'finalizers'\n"
+             "  local function litter() for _ = 1, 50 do mare.channel(1) end end\n"
+             "  local function collect() for _ = 1, 3000 do local _ = {} end end\n"
+             "  litter()\n"
+             "  collectgarbage('incremental', 1, 1000, 10)\n"
+             "  finalizers.full(spare, failing, collect)\n"
+             "  assert(failing > 0 or #mare.channels() == 0)\n"
+             "  litter() collectgarbage() collectgarbage() litter()\n"
+             "end\n"
+             "for spare = 4, 7 do\n"
+             "  for _, failing in ipairs {0, 1, 3} do\n"
+             "    local ok, why = mare.spawn(run, spare, failing):join()\n"
+             "    if not ok then error(why) end\n"
+             "  end\n"
+             "end\n"
+             "return #mare.channels() == 0",
              NULL);
     mare_stop(runtime);
 }
@@ -588,4 +648,5 @@ UNIT_TESTS(CASE(messages_at_every_point), CASE(start_and_stop_at_every_point),
            CASE(coroutines_at_every_point), CASE(buffers_at_every_point),
            CASE(routines_at_every_point), CASE(files_and_names_at_every_point),
            CASE(limits_at_every_point), CASE(a_finalizer_that_cannot_be_called_has_done_its_work),
+           CASE(finalizers_that_have_no_stack_have_done_their_work),
            CASE(all_are_killed_without_memory))
