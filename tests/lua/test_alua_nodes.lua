@@ -222,7 +222,7 @@ return {
         local told = mare.channel(100, "told")
         run(function()
             local peer <close> = peers.join(home, {name = "flow"}, [[
-                local told, service = find "told@home", node._service("home", nil, 10).channel
+                local told, service = find "told@home", node._service("home", nil, 1000).channel
                 local answers, count = mare.channel(100), 0
                 local function say(...)
                     count = count + 1

@@ -7,6 +7,11 @@ local function slurp(name)
     return file:read "a"
 end
 
+-- A command of the shell that lasts until so many lines were told on standard error, a file.
+local function until_told(count)
+    return ("until [ $(wc -l </proc/self/fd/2) -ge %s ]; do sleep 0.05; done"):format(count)
+end
+
 local busy = [[
     local mare = require "mare"
     local function inner(n) local x = 0 for i = 1, n do x = x + i % 7 end return x end
@@ -65,17 +70,18 @@ return {
         t.needs_preemption()
         local code <close> = shell.file [[
             require("mare").spawn({name = "reader"}, function()
-                local pipe <close> = io.popen "sleep 1"
+                local pipe <close> = io.popen(os.getenv "SLEEPS")
                 pipe:read "a"
             end):join()
         ]]
-        local got = shell.run("MARE_STUCK=0.3 " .. shell.mare .. " " .. code.name)
+        local got = shell.run(("SLEEPS='%s' MARE_STUCK=0.3 %s %s"):format(until_told(1), shell.mare,
+            code.name))
         t.eq(got.code, 0)
         t.ok(got.err:find("^mare: process %d+ %(reader%) has held a worker for [%d.]+ s, "
             .. "in a C function 'read' called at [^\n]*:3\n"), got.err)
         t.ok(got.err:find("\nmare: process %d+ %(reader%) is back from C after [%d.]+ s, "
             .. "at [^\n]*:%d\n"), got.err)
-        got = shell.run("MARE_STUCK=0 " .. shell.mare .. " " .. code.name)
+        got = shell.run("SLEEPS='sleep 1' MARE_STUCK=0 " .. shell.mare .. " " .. code.name)
         t.eq(got.err, "")
     end,
 
@@ -85,9 +91,9 @@ return {
         local code <close> = shell.file [[
             local mare = require "mare"
             mare.workers(1)
-            for _, name in ipairs {"one", "two"} do
+            for i, name in ipairs {"one", "two"} do
                 mare.spawn({name = name}, function()
-                    local pipe = io.popen "sleep 1"
+                    local pipe = io.popen((os.getenv "SLEEPS":gsub("COUNT", i)))
                     return pipe:read "a"
                 end):join()
             end
@@ -98,7 +104,8 @@ return {
                 end)
             end
         ]]
-        local got = shell.run("MARE_STUCK=0.2 " .. shell.mare .. " " .. code.name)
+        local got = shell.run(("SLEEPS='%s' MARE_STUCK=0.2 %s %s"):format(until_told "COUNT",
+            shell.mare, code.name))
         local told = "mare: process %d+ %(NAME%) has held a worker for [%d.]+ s, "
             .. "in a C function 'read' called at [^\n]*:6\n"
         t.eq(got.code, 0)

@@ -109,9 +109,9 @@ return {
             local bad = assert(net.connect(listener:address()))
             local good = assert(net.connect(listener:address()))
             bad:write "fail\n"
-            print(bad:read("a", 10))
+            print(bad:read("a", 100))
             good:write "go\n"
-            print(good:read("a", 10))
+            print(good:read("a", 100))
             listener:close()
         ]])
         t.eq({got.out, got.code}, {"\nfine\n", 0})
@@ -167,9 +167,9 @@ return {
             files[1]:close()
             local second = assert(net.connect(host, port))
             assert(select(3, echo(second, "b", 0.3)) == "timeout") -- nor for the other
-            assert(echo(first, "c", 10) == "c") -- who was served is served
+            assert(echo(first, "c", 100) == "c") -- who was served is served
             for i = 2, 10 do files[i]:close() end
-            assert(second:read("l", 10) == "b") -- and who waited is, in the end
+            assert(second:read("l", 100) == "b") -- and who waited is, in the end
             print "served"
             os.exit(0)
         ]])

@@ -179,7 +179,7 @@ return {
             require "mare.rpc".serve()
         end)
         local _ <close> = peers.join(home, {name = "flow"}, [[
-            local put = require "mare.rpc".sync("store@home", "put", 20)
+            local put = require "mare.rpc".sync("store@home", "put", 1000)
             for i = 1, 20 do put(i) end
             mare.sleep(1000)
         ]])
@@ -228,10 +228,10 @@ return {
             mare.channel(2, "told")
         local text = [[
             local rpc, monitor = require "mare.rpc", require "mare.monitor"
-            local read = rpc.sync("count@home", "read", 20)
-            local write = rpc.sync("count@home", "write", 20)
+            local read = rpc.sync("count@home", "read", 1000)
+            local write = rpc.sync("count@home", "write", 1000)
             local lock = find "things@home":receive()
-            local add = monitor.doWhenFree(lock, function() write(read() + 1) return true end, 20)
+            local add = monitor.doWhenFree(lock, function() write(read() + 1) return true end, 1000)
             local done = 0
             for _ = 1, 20 do if add() then done = done + 1 end end
             find "told@home":send(done)
@@ -327,9 +327,9 @@ return {
                 function off() return true end
                 require "mare.rpc".serve()
             end)
-            local on, off = rpc.sync("button", "on", 20), rpc.sync("button", "off", 20)
+            local on, off = rpc.sync("button", "on", 1000), rpc.sync("button", "off", 1000)
             local lock = find "things@home":receive()
-            local enter = monitor.doWhenFree(lock, function() return true end, 20)
+            local enter = monitor.doWhenFree(lock, function() return true end, 1000)
             for _ = 1, 10 do assert(enter()) end
             find "told@home":send "entered"
             for _ = 1, 5 do assert(on() and off()) end

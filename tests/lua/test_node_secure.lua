@@ -11,7 +11,7 @@ local ECHO = [[
 
 -- Says what came of an attempt to connect.
 local ATTEMPT = [[
-    print(select(2, node.connect(%q, 10)))
+    print(select(2, node.connect(%q, 1000)))
     mare.sleep(1000)
 ]]
 

@@ -555,7 +555,7 @@ return {
                     for text in w:messages() do w:send(text) w:ping() w:send(text) end
                 end)
             end)
-            local w = assert(websocket.connect("ws://127.0.0.1:" .. ready:receive(20)))
+            local w = assert(websocket.connect("ws://127.0.0.1:" .. ready:receive(100)))
             print(select(3, mare.select({w}, 0.01)))
             w:send "hello"
             for _ = 1, 2 do print(mare.select({ready, w}, 20)) print(w:receive(0)) end

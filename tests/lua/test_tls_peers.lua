@@ -388,7 +388,7 @@ return {
             local server = mare.spawn(function(mine)
                 return select(3, mine:accept():read "l")
             end, listener)
-            print(select(3, tls.connect(host, port, {authorities = certificate}, 20)))
+            print(select(3, tls.connect(host, port, {authorities = certificate}, 100)))
             print(server:join())
         ]])
         t.eq({got.out, got.err, got.code}, {"3000000\tTLSv1.3\ntrue\ttrue\ttrue\t5000000\n"

@@ -445,7 +445,7 @@ return {
                     for text in w:messages() do w:send(text) end
                 end)
             end)
-            local w = assert(websocket.connect("ws://127.0.0.1:" .. ready:receive(20)))
+            local w = assert(websocket.connect("ws://127.0.0.1:" .. ready:receive(100)))
             print(w:send "hello", w:receive(20))
             print(select(3, w:receive(0.01)))
             print(w:close(), select(3, w:receive()))
