@@ -480,7 +480,9 @@ function asked.spawn(from, reply, options, body, ...)
         complain(from, "a process of %s: %s", from, why)
         return answer(reply, nil, why, "denied")
     elseif options.name and tostring(options.name):find "^mare%." then
-        return answer(reply, nil, "names that begin with 'mare.' are reserved", "denied")
+        local why = "names that begin with 'mare.' are reserved"
+        complain(from, "a process of %s: %s", from, why)
+        return answer(reply, nil, why, "denied")
     elseif kind == "table" then
         local message
         expect(body.source, "string") -- load would call a function

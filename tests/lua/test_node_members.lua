@@ -2,6 +2,7 @@
 -- Who is there: names, addresses, lives of a node, and what its loss does to those who wait.
 local mare, node = require "mare", require "mare.node"
 local net, t, peers = require "mare.net", require "t", require "peers"
+local hostile = require "hostile"
 
 -- A peer with a channel of a name that answers each message with what it got.
 local ECHO = [[
@@ -136,19 +137,52 @@ return {
         t.eq(reply:receive(t.patience), 2)
     end,
 
+    -- The first bytes that a node says of itself have its silence, in microseconds.
+    who_is_silent_for_three_seconds_is_lost_unless_one_says_otherwise = function()
+        for given, expected in pairs {[3] = 3000000, [0.2] = 200000} do
+            node.stop(t.patience)
+            local address = t.ok(node.start {name = "home", listen = "127.0.0.1:0",
+                silence = given ~= 3 and given or nil})
+            local peer <close> = hostile.come_in(address, "peer")
+            local head = (">I4"):unpack(t.ok(peer.stream:read(4, t.patience)))
+            local welcome = t.ok(peer.stream:read(head, t.patience))
+            local limits = "\x95\xce\0\1\0\0\xce\0\2\0\0\xce" .. (">I4"):pack(expected)
+            t.eq(welcome:byte(2), 2) -- WELCOME
+            t.ok(welcome:find(limits, 1, true))
+        end
+        node.stop(t.patience)
+    end,
+
+    who_is_silent_is_suspected_and_who_speaks_again_is_trusted = function()
+        local home <close> = peers.home {silence = 10 * t.slow}
+        local watch = t.ok(node.monitor())
+        local peer <close> = hostile.enter(home.address, "peer", nil, nil, 3600)
+        t.eq({watch:receive(t.patience)}, {"up", "peer"})
+        t.eq({watch:receive(t.patience)}, {"suspected", "peer"})
+        t.eq(peer:ask(70, hostile.text "ping"), "\0\xc3")
+        t.eq({watch:receive(t.patience)}, {"trusted", "peer"})
+        peer.stream:close()
+        t.eq((watch:receive(t.patience)), "down")
+    end,
+
     two_nodes_cannot_have_one_name = function()
-        local home <close> = peers.home()
+        local log = mare.channel(100)
+        local home <close> = peers.home {log = log}
         local _ <close> = peers.join(home, {name = "flow"}, ECHO)
         local second <close> = peers.start({name = "flow"}, ([[
             print(select(2, node.connect(%q)))
             mare.sleep(1000)
         ]]):format(home.address))
         t.ok(second.line():find "another node called 'flow'")
+        t.eq(log:receive(t.patience), "two nodes called 'flow' at the same time") -- on both sides
+        t.eq(log:receive(t.patience),
+            "refused 127.0.0.1: there is another node called 'flow', and it is alive")
         local third <close> = peers.start({name = "home"}, ([[
             print(select(2, node.connect(%q)))
             mare.sleep(1000)
         ]]):format(home.address))
         t.ok(third.line():find "is called 'home' itself")
+        t.eq(log:receive(t.patience), "refused 127.0.0.1: this node is called 'home' itself")
         local reply = mare.channel(1)
         t.ok(peers.find "echo@flow":send(reply, 1)) -- which goes on
         t.eq(reply:receive(t.patience), 1)

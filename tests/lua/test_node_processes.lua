@@ -240,7 +240,8 @@ return {
 
     functions_of_libraries_are_code_too = function()
         -- The peer asks by hand, because its own `mare.spawn` would not even try.
-        local home <close> = peers.home {code = {source = "source", bytes = "bytecode"}}
+        local log = mare.channel(100)
+        local home <close> = peers.home {code = {source = "source", bytes = "bytecode"}, log = log}
         local told = mare.channel(10, "told")
         for name, expected in pairs {none = "denied", source = "denied", bytes = true} do
             local _ <close> = peers.join(home, {name = name}, [[
@@ -255,6 +256,12 @@ return {
             local got, reserved = told:receive(t.patience)
             t.eq(got, expected, name)
             t.eq(reserved, "denied")
+            if expected == "denied" then
+                t.eq(log:receive(t.patience),
+                    ("a process of %s: node '%s' may not send code to 'home'"):format(name, name))
+            end
+            t.eq(log:receive(t.patience),
+                ("a process of %s: names that begin with 'mare.' are reserved"):format(name))
         end
         told:close()
     end,

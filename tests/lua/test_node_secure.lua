@@ -341,6 +341,32 @@ return {
         echoes()
     end,
 
+    -- Nor is who says nothing, or half of a handshake, waited for: the node ends the connection.
+    who_says_nothing_or_half_is_not_waited_for = function()
+        local HELLO = (">s4"):pack("\x98\1\xa4mare\1\1\0\x95\xa4late\xa0\1\1\x90\x95\z
+            \xcd\1\0\xcd\x10\0\xce\3\x93\x87\0\xcd\1\0\xce\0\x10\0\0\xc4\0")
+        with_keys(function(here)
+            for _, secure in ipairs {false, true} do
+                local home <close> = peers.home {keys = secure and here or nil}
+                local host, port = home.address:match "^(.*):(%d+)$"
+                local silent <close> = setmetatable({}, {__close = function(all)
+                    for _, stream in ipairs(all) do stream:close() end
+                end})
+                for i, text in ipairs {"", HELLO:sub(1, 3), HELLO:sub(1, -2), "\x16\3\1\2\0\1"} do
+                    silent[i] = t.ok(net.connect(host, tonumber(port), t.patience))
+                    t.ok(text == "" or silent[i]:write(text))
+                end
+                for _, stream in ipairs(silent) do
+                    local _, _, code = stream:read("a", t.patience)
+                    t.ok(code ~= "timeout", code)
+                end
+                local _ <close> = peers.join(home, {name = "flow", keys = secure and here or nil},
+                    ECHO)
+                echoes()
+            end
+        end)
+    end,
+
     the_command_reads_file_environment_and_arguments = function()
         local config <close> = shell.file "name = file\ngroup = tides # ours\nsilence = 1\n"
         local app <close> = shell.file [[
