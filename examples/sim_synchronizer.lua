@@ -3,7 +3,7 @@
 -- one or three are synchronizers as well, and members crash. To be lit is to be inside; at most one
 -- is. With one synchronizer a button looks whether all are dark before it asks to be lit.
 --
---     mare sim_synchronizer.lua [SEEDS [FROM]]
+--     mare sim_synchronizer.lua [SEEDS [FROM [PROFILE OF FAULTS]]]
 local sim, transaction = require "mare.sim", require "mare._transaction"
 
 local radio = {
@@ -219,7 +219,8 @@ for _, synchronizers in ipairs {3, 1} do
     for _, case in ipairs(CASES) do
         radio.promises, radio.tolerates = case.promises, case.tolerates
         local broken, seeds = sim.sweep({algorithm = radio, duration_us = 100000,
-            settle_us = case.settle_us, params = {synchronizers = synchronizers}}, SEEDS, FROM)
+            settle_us = case.settle_us, profile = arg[3],
+            params = {synchronizers = synchronizers}}, SEEDS, FROM)
         local words = broken and ("%s is violated by seed %d: %s"):format(broken.violation, seeds,
             broken.detail) or ("%d seeds, no violation"):format(seeds)
         print(("%d, %s: %s"):format(synchronizers, case[1], words))

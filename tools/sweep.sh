@@ -75,8 +75,11 @@ for name in "$@"; do
         continue
     fi
     if [ "$name" = synchronizer ]; then
-        build/mare examples/sim_synchronizer.lua $((SWEEP_SEEDS / 10 + 1)) "$SWEEP_FROM" ||
-            failed="$failed synchronizer"
+        for profile in $profiles; do
+            echo "synchronizer, $profile:"
+            build/mare examples/sim_synchronizer.lua $(((SWEEP_SEEDS + 9) / 10)) "$SWEEP_FROM" \
+                "$profile" || failed="$failed synchronizer"
+        done
         continue
     fi
     sweep "$name"

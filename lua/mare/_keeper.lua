@@ -732,6 +732,7 @@ return function(options, channel, started)
     -- Runs also if this process dies: then the program is not a node any more.
     local _ <close> = setmetatable({}, {__close = function() channel:close() end})
     self, events = options, mare.channel(1000)
+    raw._gather() -- before it watches anything
     news.begin(options)
     introductions.begin(options.silence_us / 1e6)
     raw._name(self.name, self.incarnation)

@@ -81,6 +81,7 @@ end
 --- Answers with an error: `nil, message, code` is what the caller gets.
 function server.refuse(request, message, code)
     checks.argument("refuse", request, 1, "table")
+    request = request.whole or request -- of what a guard sees: see sc.lua
     if not close(request) then return end
     if request.reply then
         reply(request, false, message, code)

@@ -25,18 +25,23 @@ local guards = {}    -- fname -> list of guards
 local blocked = {}   -- requests that may not run now, oldest first
 local arrived, reloads = 0, 0
 local line           -- with sc.serial(true): requests that wait for their turn
-local turns = setmetatable({}, {__mode = "k"}) -- request -> its line, while it has its turn: not in
-                     -- the request, where a guard could remove it, and nobody would have a turn
+local turns = setmetatable({}, {__mode = "k"}) -- request -> its line, while it has its turn
 local remote         -- asks the synchronizers: see _synchronized.lua
 
 -- ---- May it run? --------------------------------------------------------------------------------
 
--- Asks the guards: true, false, or nil if one failed; then the request was refused.
+-- Asks the guards: true, false, or nil if one failed; then the request was refused. They see a
+-- table of its own: what they do to that changes nothing here.
 local function allowed(request)
     local list = guards[request.fname]
     if not list then return true end
+    local seen = request.seen
+    if not seen then
+        seen = {fname = request.fname, args = request.args, from = request.from, whole = request}
+        request.seen = seen
+    end
     for i = 1, #list do
-        local fine, result = pcall(list[i], request)
+        local fine, result = pcall(list[i], seen)
         if not fine then
             rpc.refuse(request, "a guard failed: " .. server.text(result), "refused")
             return nil

@@ -271,10 +271,15 @@ static struct mare__lookout *lookout_of(struct mare__worker *worker)
 
 // The observer of this worker; for threads that are none, the first worker's. That one never
 // leaves, and is made first, so that it is there for those that find no descriptors for their own.
+//
+// A process that `gathers` has all its descriptors watched by the first worker: the keeper of a
+// node does, for its links. Who serves calls often asks others over other links before it answers.
+// If two workers watched these links, each such call would go from worker to worker and back, and
+// both would keep vigils for it.
 static struct mare__observer *nearest(mare_runtime *runtime)
 {
     struct mare__worker *worker = mare__this_worker(), *first = runtime->workers[0];
-    if (!worker || worker->runtime != runtime)
+    if (!worker || worker->runtime != runtime || (worker->running && worker->running->gathers))
         worker = first;
     struct mare__lookout *lookout = atomic_load(&worker->lookout);
     if (!lookout) {

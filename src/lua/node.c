@@ -64,13 +64,21 @@ static int node_begin(lua_State *L)
     const char *address = text_of(L, "address", MARE__LINK_TEXT_MOST);
     options.addresses = &address;
     options.address_count = *address != 0;
+    struct mare__transport *transport = mare__stream_take_transport(stream);
+    mare__transport_await(transport, MARE__TO_READ); // here: this process gathers
     struct mare__session *session =
-        mare__session_new(mare__self(L)->shared.runtime, mare__stream_take_transport(stream),
-                          &options, events, service);
+        mare__session_new(mare__self(L)->shared.runtime, transport, &options, events, service);
     if (!session)
         return mare__lua_fail(L, MARE_NOMEM);
     mare__handle_push(L, mare__session_object(session));
     return 1;
+}
+
+// _gather(): from now on all that this process watches is watched by the same worker
+static int node_gather(lua_State *L)
+{
+    mare__self(L)->gathers = true;
+    return 0;
 }
 
 // home(object): the name of the node that a channel or a process is at home in, or nil: this one;
@@ -230,6 +238,7 @@ int mare__lua_open_node(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"_begin", node_begin},
                                          {"_box", mare__lua_box_new},
+                                         {"_gather", node_gather},
                                          {"home", node_home},
                                          {"_name", node_name},
                                          {"_same", node_same},

@@ -170,6 +170,7 @@ struct mare__local {
     bool begun;                     // what it starts with is being read, or was
     bool is_main;                   // has everything from the start, as the stock interpreter
     bool luaproc;                   // the global `luaproc` exists in it
+    bool gathers;                   // the first worker watches for it: see observer.c
     volatile bool winding_up;       // it has ended: handlers of <close> run
     volatile uint8_t throws;        // errors raised in it because it was killed
     volatile bool hooking;          // a hook is being set: the tick leaves it alone

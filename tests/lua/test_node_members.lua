@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Who is there: names, addresses, lives of a node, and what its loss does to those who wait.
 local mare, node = require "mare", require "mare.node"
-local net, t, peers = require "mare.net", require "t", require "peers"
-local hostile = require "hostile"
+local net, file = require "mare.net", require "mare.file"
+local t, peers, hostile = require "t", require "peers", require "hostile"
 
 -- A peer with a channel of a name that answers each message with what it got.
 local ECHO = [[
@@ -10,7 +10,46 @@ local ECHO = [[
     for reply, a, b, c in ch:messages() do reply:send(a, b, c) end
 ]]
 
+-- The loops (descriptors of epoll) that watch TCP sockets of this program, and how many sockets
+-- those are.
+local function loops_of_sockets()
+    local sockets, loops, count = {}, {}, 0
+    for line in file.read "/proc/self/net/tcp":gmatch "[^\n]+" do
+        local inode = line:match("^%s*%d+:" .. ("%s+%S+"):rep(8) .. "%s+(%d+)")
+        if inode then sockets[tonumber(inode)] = true end
+    end
+    for _, fd in ipairs(file.list "/proc/self/fdinfo") do
+        for inode in (file.read("/proc/self/fdinfo/" .. fd) or ""):gmatch "tfd:[^\n]*ino:(%x+)" do
+            if sockets[tonumber(inode, 16)] then
+                loops[fd], count = true, count + 1
+            end
+        end
+    end
+    return loops, count
+end
+
 return {
+    -- Whichever worker the keeper runs on when it dials, or lets somebody in.
+    one_worker_watches_all_links = function()
+        t.with_workers(4, function()
+            local home <close> = peers.home()
+            local _ <close> = peers.join(home, {name = "in1"})
+            local _ <close> = peers.join(home, {name = "in2"})
+            for i = 1, 4 do
+                local name = "out" .. i
+                local out = peers.start {name = name, listen = "127.0.0.1:0"}
+                mare.go(function()
+                    local _ <close> = out
+                    mare.channel():receive()
+                end):detach()
+                t.eq(node.connect(name .. "@" .. out.address, t.patience), name)
+            end
+            t.reaches(function() return select(2, loops_of_sockets()) == 7 end, "7 are watched")
+            local loops = loops_of_sockets()
+            t.ok(next(loops) and not next(loops, next(loops)))
+        end)
+    end,
+
     who_asks_a_node_that_is_lost_is_told = function()
         local home <close> = peers.home {silence = 0.5}
         local peer <close> = peers.join(home, {name = "flow", silence = 0.5}, ECHO)

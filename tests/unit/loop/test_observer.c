@@ -336,6 +336,39 @@ static void thousands_are_watched(void **state)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// ---- Which worker ------------------------------------------------------------------------------
+
+// As if a process ran on the second worker, which has nothing to do.
+static struct mare__observer *observer_of(mare_runtime *runtime, struct thing *thing, bool gathers)
+{
+    struct mare__local *process = calloc(1, sizeof *process);
+    assert_non_null(process);
+    thing_open(thing);
+    process->gathers = gathers;
+    runtime->workers[1]->running = process;
+    mare__thread_data = runtime->workers[1];
+    watch(runtime, thing, MARE__TO_READ);
+    mare__thread_data = NULL;
+    runtime->workers[1]->running = NULL;
+    free(process);
+    return thing->observed.observer;
+}
+
+static void what_a_process_gathers_is_watched_by_one_worker(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = run_start(2);
+    struct thing things[3];
+    thing_open(&things[0]);
+    watch(runtime, &things[0], MARE__TO_READ); // this thread is no worker: the first one does
+    struct mare__observer *first = things[0].observed.observer;
+    assert_ptr_equal(observer_of(runtime, &things[1], true), first);
+    assert_ptr_not_equal(observer_of(runtime, &things[2], false), first);
+    for (int i = 0; i < 3; i++)
+        thing_close(&things[i]);
+    mare_stop(runtime);
+}
+
 // ---- Without descriptors ------------------------------------------------------------------------
 
 static void without_descriptors_there_is_no_loop_and_later_there_is(void **state)
@@ -445,6 +478,7 @@ UNIT_TESTS(cmocka_unit_test(what_is_watched_is_told),
            cmocka_unit_test(one_that_was_never_watched_is_closed_at_once),
            cmocka_unit_test(what_is_watched_when_the_runtime_stops_is_closed),
            cmocka_unit_test(threads_watch_and_close_beside_each_other),
+           cmocka_unit_test(what_a_process_gathers_is_watched_by_one_worker),
            cmocka_unit_test(thousands_are_watched),
            cmocka_unit_test(without_descriptors_there_is_no_loop_and_later_there_is),
            cmocka_unit_test(a_worker_stuck_in_c_is_attended_to),
