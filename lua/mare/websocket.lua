@@ -12,8 +12,8 @@
 local mare, http, net = require "mare", require "mare.http", require "mare.net"
 local raw, sockets = require "mare._websocket", require "mare._socket"
 local checks, shared = require "mare._check", require "mare.http._shared"
-local server_of, is_token = shared.server_of, shared.is_token
-local turns = require "mare._turns"
+local server_of, turns = shared.server_of, require "mare._turns"
+local handshake = require "mare._handshake"
 
 local websocket = {}
 
@@ -546,94 +546,6 @@ local function make(reader, stream, masks, options, protocol, bits)
     }, Socket)
 end
 
-local accept_options = checks.set("protocols", "origin", "headers", "limit", "ping_time",
-    "close_time", "compress")
-local connect_options = checks.set("protocols", "headers", "timeout", "limit", "ping_time",
-    "close_time", "tls", "compress")
-
-local function is_time(value) return type(value) == "number" and value >= 0 end
-
--- What each option can be, and in words.
-local possible = {
-    compress = {"boolean", "true or false"},
-    headers = {"table", "a table"},
-    close_time = {is_time, "a number of seconds"},
-    ping_time = {function(value) return value == false or is_time(value) end,
-        "a number of seconds, or false"},
-    timeout = {function(value) return is_time(value) or type(value) == "userdata" end,
-        "seconds or a deadline"},
-    limit = {function(value) return (math.tointeger(value) or 0) > 0 end, "a positive integer"},
-    origin = {function(value)
-        return value == false or type(value) == "table" or type(value) == "function"
-    end, "a list, a function or false"},
-    protocols = {function(value)
-        if type(value) ~= "table" then return false end
-        for _, name in ipairs(value) do
-            if type(name) ~= "string" or not is_token(name) then return false end
-        end
-        return true
-    end, "a list of names"},
-}
-
--- The table of options that a function was given, or an empty one.
-local function options_of(name, options, allowed)
-    if options == nil then return {} end
-    checks.argument(name, options, 2, "table", 4)
-    checks.options(name, options, 2, allowed, 4)
-    for key, what in pairs(possible) do
-        checks.option(name, options, 2, key, what[1], what[2], 4)
-    end
-    return options
-end
-
--- The headers of a program, with an extension.
-local function with_extension(headers, extension)
-    if not extension then return headers end
-    local more = {["sec-websocket-extensions"] = extension}
-    for name, value in pairs(headers or {}) do more[name] = value end
-    return more
-end
-
--- The first protocol of ours that the client offers.
-local function choose_protocol(request, ours)
-    local offered = {}
-    for name in (request.headers["sec-websocket-protocol"] or ""):gmatch "[^,%s]+" do
-        offered[name] = true
-    end
-    for _, name in ipairs(ours or {}) do
-        if offered[name] then return name end
-    end
-end
-
--- Browsers send the origin of the page that asks, and allow all pages to ask. So by default the
--- page must come from this host. Programs other than browsers send no origin.
-local function origin_agrees(request, allowed)
-    local origin = request.headers.origin
-    if allowed == false or not origin then return true end
-    if type(allowed) == "function" then return allowed(origin, request) end
-    for _, one in ipairs(allowed or {}) do
-        if one == origin then return true end
-    end
-    local host = origin:match "^%a[%w+.-]*://([^/]+)$"
-    return not allowed and host ~= nil and host:lower() == (request.host or ""):lower()
-end
-
-local refusals = {
-    [400] = "not a WebSocket handshake",
-    [403] = "not from that origin",
-    [405] = "a WebSocket handshake is a GET",
-    [426] = "a WebSocket handshake of version 13 was expected here",
-}
-
-local function refuse(request, status)
-    local headers = {["content-type"] = "text/plain"}
-    if status == 405 then headers.allow = "GET" end
-    if status == 426 then headers["sec-websocket-version"] = "13" end
-    request:answer {status = status, headers = headers, body = refusals[status] .. "\n",
-        upgrade = status == 426 and "websocket" or nil}
-    return nil, refusals[status], status == 403 and "denied" or "badmsg", status
-end
-
 --- In an HTTP handler: makes the connection of a request a WebSocket. Options: `protocols` (a list,
 --- the best first), `origin` (a list of those allowed, a function, or false for any), `limit`,
 --- `ping_time`, `close_time`, `headers`, `compress` (messages are, if the client wants it). A
@@ -641,11 +553,13 @@ end
 --- the handler has nothing more to do then.
 function websocket.accept(request, options)
     checks.argument("accept", request, 1, "table")
-    options = options_of("accept", options, accept_options)
+    options = handshake.options("accept", options)
     local key, status = raw.check_request(request)
-    if not key then return refuse(request, status) end
-    if not origin_agrees(request, options.origin) then return refuse(request, 403) end
-    local protocol = choose_protocol(request, options.protocols)
+    if not key then return handshake.refuse(request, status) end
+    if not handshake.is_welcome(request, options.origin) then
+        return handshake.refuse(request, 403)
+    end
+    local protocol = handshake.protocol(request, options.protocols)
     local reader = raw.reader("server", options.limit or websocket.limit)
     local extension, bits
     if options.compress then
@@ -653,39 +567,18 @@ function websocket.accept(request, options)
         extension, bits = require "mare._deflate".accept(offered)
     end
     local head = checks.pass("accept", 2, 3, raw.response,
-        with_extension(options.headers, extension), key, protocol)
+        handshake.headers(options.headers, extension), key, protocol)
     request.taken = true
     local ok, message, code = request.stream:writewithin(websocket.write_time, head)
     if not ok then return nil, message, code end
     return belong(make(reader, request.stream, false, options, protocol, bits))
 end
 
--- Asks, and reads the answer: its head, or nil, message, code and perhaps its status.
-local function shake_hands(stream, head, key, protocols, deadline, compress)
-    local ok, message, code = stream:writewithin(deadline, head)
-    if not ok then return nil, message, code end
-    local response
-    response, message, code = http.read_response(stream, "GET", deadline:left())
-    if not response then return nil, message, code end
-    if response.status ~= 101 then
-        return nil, ("the server answers %d %s"):format(response.status, response.reason or ""),
-            "denied", response.status
-    end
-    if compress then
-        local agreed = response.headers["sec-websocket-extensions"]
-        response.deflates = require "mare._deflate".check(agreed)
-        if response.deflates then response.headers["sec-websocket-extensions"] = nil end
-    end
-    local wrong = raw.check_response(response, key, protocols)
-    if wrong then return nil, wrong, "badmsg" end
-    return response
-end
-
 --- A WebSocket to a `ws://` or `wss://` URL. Options: `protocols`, `headers`, `timeout` (10 s, for
 --- all of it), `limit`, `ping_time`, `close_time`, `compress`, `tls` (as for `tls.connect`). Or
 --- nil, message, code; of an answer that is no handshake the status as well.
 function websocket.connect(url, options)
-    options = options_of("connect", options, connect_options)
+    options = handshake.options("connect", options)
     local place, wrong = http.locate(type(url) == "string" and url or "")
     if wrong then return nil, wrong, "invalid" end
     if not place or not place.scheme:find "^ws" then
@@ -695,13 +588,13 @@ function websocket.connect(url, options)
     local protocols = options.protocols and table.concat(options.protocols, ", ")
     local key = raw.key()
     local head = checks.pass("connect", 2, 3, raw.request, place.target, place.name,
-        with_extension(options.headers, options.compress and require "mare._deflate".OFFER), key,
+        handshake.headers(options.headers, options.compress and require "mare._deflate".OFFER), key,
         protocols)
     local deadline = as_deadline(options.timeout, websocket.open_time)
     local stream, message, code = http.open(place, deadline, options.tls)
     if not stream then return nil, message, code end
     local response, status
-    response, message, code, status = shake_hands(stream, head, key, protocols, deadline,
+    response, message, code, status = handshake.ask(stream, head, key, protocols, deadline,
         options.compress)
     if not response then
         stream:close()

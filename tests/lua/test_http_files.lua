@@ -212,6 +212,38 @@ return {
         t.raises("unknown option 'min'", gzip.answers, {min = 1})
     end,
 
+    -- The client is not told the length, and could not see that a body is not whole.
+    what_is_compressed_has_the_length_that_was_said = function()
+        local f <close> = folder()
+        local part, name = ("tide "):rep(1000), f.root .. "/long.txt"
+        file.write(name, part)
+        local answers = {
+            function() return {length = #part} end,
+            function() return {length = #part + 1} end,
+            function() return {length = #part - 1} end,
+            function() return {length = #part + 1, body = assert(file.open(name))} end,
+            function() return {length = #part - 1, body = assert(file.open(name))} end,
+        }
+        local get <close> = server(gzip.answers()(function(request)
+            local answer, more = answers[tonumber(request.path:sub(2))](), part
+            answer.body = answer.body or function()
+                local one = more
+                more = nil
+                return one
+            end
+            return answer
+        end))
+        local wants = {["accept-encoding"] = "gzip"}
+        for i, expected in ipairs {part, false, false, false, part:sub(1, -2)} do
+            local status, body, headers = get("/" .. i, wants)
+            if expected then
+                t.eq({headers["content-encoding"], inflate(body)}, {"gzip", expected}, i)
+            else
+                t.eq({status, headers}, {nil, "badmsg"}, i)
+            end
+        end
+    end,
+
     what_is_compressed_has_limits = function()
         local bomb = zip.deflater("gzip"):write(("\0"):rep(1000000), "end")
         t.fails("toobig", zip.inflater("gzip"):write(bomb, "more", 999999))

@@ -33,18 +33,22 @@ function gzip.is_wanted(request)
     return q > 0 and q >= (quality.identity or 0)
 end
 
--- Compresses a body part by part. The client can read each part as soon as it has come.
-local function compressed_parts(next_part, level)
+-- Compresses a body part by part. The client can read each part as soon as it has come. If it has
+-- not the length that was said, it fails: the client could not tell, for it is not told that one.
+local function compressed_parts(next_part, level, length)
     local deflater = zip.deflater("gzip", level)
-    local over = false
+    local over, left = false, length
     return function()
         if over then return nil end
         while true do
             local part, message, code = next_part()
             if type(part) == "string" then
+                left = left and left - #part
+                if left and left < 0 then return nil, "the body is too long", "badmsg" end
                 local text = deflater:write(part, "sync")
                 if text ~= "" then return text end
             elseif part == nil and (message == nil or code == "closed") then
+                if left and left > 0 then return nil, "the body is too short", "badmsg" end
                 over = true
                 return (deflater:write("", "end"))
             else
@@ -125,12 +129,12 @@ local function compress(response, level)
     end
     local opened, next_part, _, code = body, nil, nil, nil
     if response.file then opened, _, code = bodies.open_file(response.file) end
-    if not code then next_part, _, code = bodies.open(opened, bodies.length_of(length)) end
+    if not code then next_part, length, code = bodies.open(opened, bodies.length_of(length)) end
     if code then
         local _ <close> = response.file and opened or nil
         return nil
     end
-    local parts, close = compressed_parts(next_part, level)
+    local parts, close = compressed_parts(next_part, level, length)
     new.body = parts
     new.finally = function()
         close()
