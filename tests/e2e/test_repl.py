@@ -333,8 +333,8 @@ class Interrupts(Repl):
 
     def test_a_signal_at_the_prompt_does_not_end_it(self):
         terminal = self.open()
-        # The signal comes before the line, while it is evaluated, or after its result was printed
-        # and before its end. The process sees it at a tick, so it cannot tell the last two apart.
+        # The signal comes before the line, while it is evaluated, or between its result and its
+        # end. The process sees it at a tick, so it cannot tell the last two apart.
         for _ in range(5):
             terminal.signal(signal.SIGINT)
             said = ' '.join(terminal.enter('1 + 1'))

@@ -7,6 +7,9 @@ local child, file, net = require "mare.child", require "mare.file", require "mar
 local here = debug.getinfo(1, "S").source:match "^@(.*)/" or "."
 local PROGRAMS <const> = "/usr/lib/postgresql/15/bin/"
 
+-- A cluster is made of some thousand files: that takes long where others work.
+local LONG <const> = 6 * t.patience
+
 local Server = {}
 Server.__index = Server
 
@@ -23,7 +26,7 @@ end
 
 local function run(words)
     words.stdout, words.stderr = "null", "null"
-    local kind, code = assert(child.spawn(words)):wait(t.patience)
+    local kind, code = assert(child.spawn(words)):wait(LONG)
     return kind == "exit" and code == 0
 end
 
@@ -48,7 +51,7 @@ local function try(self)
         "-c", "autovacuum=off", "-c", "ssl=" .. (self.tls or "off"), "-c", "ssl_cert_file="
         .. self.folder .. "/data/server.pem", "-c", "ssl_key_file=" .. self.folder
         .. "/data/key.pem", stdout = "null", stderr = "null"})):grace(0)
-    local postgres, deadline = require "mare.postgres", mare.deadline(t.patience)
+    local postgres, deadline = require "mare.postgres", mare.deadline(LONG)
     while deadline:left() > 0 do
         local connection = postgres.connect(self:options())
         if connection then

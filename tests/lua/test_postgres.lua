@@ -439,6 +439,71 @@ function cases.a_pool_has_a_limit(c, server)
     t.raises("option 'size' must be", postgres.pool, {size = 0})
 end
 
+-- Each is lost as a whole, and the next server has nothing of it.
+function cases.the_server_goes_in_the_middle(_, server)
+    -- Restarts may take long.
+    local c <close> = assert(postgres.connect(server:options {timeout = 3600}))
+    local heard <close> = assert(c:listen "tide")
+    c:exec "CREATE TABLE gone (v int)"
+    local function restart()
+        server:stop()
+        server:start()
+    end
+    local function is_empty()
+        assert(c:reconnect(t.patience))
+        t.eq(c:row "SELECT count(*) AS n FROM gone".n, 0)
+    end
+    local calls = 0
+    t.fails("closed", c:transaction(function(tx)
+        calls = calls + 1
+        assert(tx:exec "INSERT INTO gone VALUES (1)")
+        restart()
+    end))
+    is_empty()
+    t.eq(calls, 1)
+    t.fails("closed", c:copyin("COPY gone FROM STDIN", function()
+        calls = calls + 1
+        if calls == 10 then restart() end
+        return calls < 1e6 and "1\n" or nil
+    end))
+    is_empty()
+    local ok, why = pcall(function()
+        for row in c:rows "SELECT generate_series(1, 10000000) AS v" do
+            if row.v == 1 then restart() end
+        end
+    end)
+    t.ok(not ok and tostring(why):find "test_postgres.lua:%d+: ", why)
+    is_empty()
+    -- One who listens is told once, and then hears the next server.
+    t.fails("closed", heard:next(t.patience))
+    local again = mare.go(function() return heard:next(t.patience) end)
+    t.reaches(function()
+        c:exec "NOTIFY tide, 'back'"
+        return again:status() ~= "alive"
+    end, "it listens again")
+    t.eq({table.unpack({again:join(t.patience)}, 1, 3)}, {true, "tide", "back"})
+end
+
+-- A server that takes connections and says nothing: nobody waits longer than was said.
+function cases.a_server_that_stands_still(c, server)
+    local pool <close> = postgres.pool(server:options {size = 1})
+    local pid = pool:row "SELECT pg_backend_pid() AS v".v
+    local main = server.child:pid()
+    local _ <close> = setmetatable({}, {__close = function()
+        signal("CONT", main)
+        signal("CONT", pid)
+    end})
+    signal("STOP", pid)
+    t.fails("timeout", pool:use(function(one) return one:within(0.1):row "SELECT 1" end))
+    t.eq(pool:row "SELECT 1 AS v".v, 1) -- over another connection
+    signal("STOP", main)
+    t.fails("timeout", postgres.connect(server:options {timeout = 0.1}))
+    t.fails("timeout", c:reconnect(0.1))
+    signal("CONT", main)
+    assert(c:reconnect(t.patience))
+    t.eq(c:row "SELECT 1 AS v".v, 1)
+end
+
 -- The last one, for it takes the server away from all.
 local function goes_and_comes_back(c, server)
     local pool <close> = postgres.pool(server:options {size = 2})
@@ -477,5 +542,5 @@ return {
         end
         certificates_are_verified(server)
         goes_and_comes_back(assert(postgres.connect(server:options())), server)
-    end), timeout = 120},
+    end), timeout = 300},
 }

@@ -3,39 +3,8 @@
 local mare, t, net = require "mare", require "t", require "mare.net"
 local child, file, redis, tls = require "mare.child", require "mare.file", require "mare.redis",
     require "mare.tls"
-
--- redis-tools has the server, under another name: it does what it is called by.
-local SERVER <const> = "/usr/bin/redis-check-rdb"
-
--- The socket is there a moment before it can be connected to.
-local function listens(path)
-    t.reaches(function()
-        local stream = net.connect(path, nil, t.patience)
-        if stream then stream:close() end
-        return stream ~= nil
-    end, "Redis listens")
-end
-
--- Runs a server at a socket in a folder; f(path, server, folder).
-local function with_server(f, ...)
-    local extra = {...}
-    return t.in_folder(function(folder)
-        if not file.exists(SERVER) then t.skip "there is no Redis" end
-        local path = folder .. "/redis"
-        assert(file.symlink(SERVER, folder .. "/redis-server"))
-        local words = {folder .. "/redis-server", "--port", "0", "--unixsocket", path, "--save", "",
-            "--appendonly", "no", "--dir", folder, "--loglevel", "warning", stdout = "null",
-            stderr = "null"}
-        table.move(extra, 1, #extra, #words + 1, words)
-        local server = assert(child.spawn(words)):grace(0)
-        local _ <close> = setmetatable({}, {__close = function()
-            server:close()
-            server:wait(t.patience)
-        end})
-        listens(path)
-        f(path, server, folder)
-    end)
-end
+local server = require "redis_server"
+local with_server = server.with
 
 local function connect(path, options)
     options = options or {}
@@ -233,29 +202,12 @@ return {
             database = 99})
     end, "--requirepass", "secret"),
 
-    a_server_that_restarts_is_found_again = with_server(function(path, server, folder)
-        local r <close> = connect(path)
-        local stays <close> = connect(path, {reconnect = false})
-        t.eq(r:set("k", 1), "OK")
-        server:kill "SIGKILL"
-        server:wait(t.patience)
-        t.fails("closed", r:get "k")
-        t.fails("refused", r:get "k") -- nobody is there
-        os.remove(path)
-        local _ <close> = assert(child.spawn {folder .. "/redis-server", "--port", "0",
-            "--unixsocket", path, "--save", "", "--dir", folder, stdout = "null"}):grace(0)
-        listens(path)
-        t.eq(r:set("k", 2), "OK")
-        t.fails("closed", stays:get "k")
-        t.fails("closed", stays:get "k")
-    end),
-
     over_tls = t.in_folder(function(folder)
-        if not file.exists(SERVER) then t.skip "there is no Redis" end
+        if not file.exists(server.program) then t.skip "there is no Redis" end
         local certificate, key = tls.selfsigned {"127.0.0.1"}
         assert(file.write(folder .. "/c.pem", certificate))
         assert(file.write(folder .. "/k.pem", key))
-        assert(file.symlink(SERVER, folder .. "/redis-server"))
+        assert(file.symlink(server.program, folder .. "/redis-server"))
         local probe = assert(net.listen("127.0.0.1", 0))
         local _, port = probe:address()
         probe:close()

@@ -338,6 +338,17 @@ return {
         t.ok(err:find "%(local 'x'%)$", err)
     end,
 
+    a_stream_that_the_function_names_moves = function()
+        local here, there = require "mare.net".pair()
+        local p = mare.spawn(function() return there:write "from there\n" end)
+        t.eq(here:read("l", t.patience), "from there")
+        t.raises("the stream was sent to another process", there.write, there, "x")
+        t.raises("upvalue 'there': a stream that was sent before cannot travel", mare.spawn,
+            function() return there end)
+        t.ok(p:join(t.patience))
+        t.eq(here:read("l", t.patience), nil) -- its owner has ended
+    end,
+
     a_file_can_be_spawned = function()
         local name = os.tmpname() .. ".lua"
         local file = assert(io.open(name, "w"))
