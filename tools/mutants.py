@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Breaks rules of the core, one at a time, and looks whether the tests find it.
+"""Breaks rules of the core and of coordination, one at a time, and looks whether the tests find it.
 
-    tools/mutants.py            all of tests/core_mutants.txt
+    tools/mutants.py            all of tests/core_mutants.txt and tests/coordination_mutants.txt
     tools/mutants.py WORD...    those whose rule has one of the words
 
 A mutant is the rule that it breaks, in the words of a comment of its file; the file; lines that are
@@ -24,8 +24,8 @@ SECONDS = 240
 
 
 def plain(text):
-    """Comments without their slashes, with one blank between words."""
-    return ' '.join(text.replace('//', ' ').split())
+    """Comments without their slashes and dashes, with one blank between words."""
+    return ' '.join(text.replace('//', ' ').replace('--', ' ').split())
 
 
 def read(path):
@@ -116,7 +116,8 @@ def main(words):
     # As tools/suite.sh.
     os.environ.update(MARE_SEED='1', ASAN_OPTIONS='allocator_may_return_null=1',
                       LSAN_OPTIONS=f'suppressions={ROOT}/tests/support/lsan.supp')
-    mutants = [m for m in read(ROOT / 'tests/core_mutants.txt')
+    mutants = [m for name in ('core', 'coordination')
+               for m in read(ROOT / f'tests/{name}_mutants.txt')
                if not words or any(word in m['rule'] for word in words)]
     texts = [broken(m) for m in mutants]
     folders = {}

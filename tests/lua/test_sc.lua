@@ -99,6 +99,39 @@ return {
         p:kill()
     end,
 
+    -- The guard of the first one waits, and says no after the second one was blocked.
+    who_is_blocked_late_keeps_its_place = function()
+        local asked, answer, order = mare.channel(1), mare.channel(), {}
+        local p = mare.spawn(function()
+            local sc, open, waited = require "mare.sc", false, false
+            function enter() return true end
+            function fall() open = true end
+            function blocked() return sc.blocked() end
+            sc.add_constraint("enter", function(request)
+                if request.args[1] == 1 and not waited then
+                    waited = true
+                    asked:send(true)
+                    answer:receive()
+                    return false
+                end
+                return open
+            end)
+            require "mare.rpc".serve()
+        end)
+        local done = mare.channel(2)
+        for i = 1, 2 do
+            rpc.async(p, "enter", function() done:send(i) end)(i)
+            if i == 1 then asked:receive() end
+        end
+        t.reaches(function() return sync(p, "blocked")() == 1 end)
+        answer:send(true)
+        t.reaches(function() return sync(p, "blocked")() == 2 end)
+        sync(p, "fall")()
+        for i = 1, 2 do order[i] = done:receive(t.patience) end
+        t.eq(order, {1, 2})
+        p:kill()
+    end,
+
     a_guard_is_told_of_the_request = function()
         local told = mare.channel(1)
         local p = mare.spawn(function()
@@ -207,6 +240,26 @@ return {
             end)
             local r = mare.go(sync(p, "enter"))
             t.eq(select(3, sync(p, "fall")()), "remote")
+            t.eq({r:join(t.patience)}, {true, "in"})
+            p:kill()
+        end
+    end,
+
+    -- Its error ends the routine that runs it.
+    nor_does_one_hold_them_up_whose_answer_nobody_wants = function()
+        for _, serial in ipairs {false, true} do
+            local p = mare.spawn(function()
+                local sc, open = require "mare.sc", false
+                function fall() open = true error "expected: nobody waits" end
+                function enter() return "in" end
+                function blocked() return sc.blocked() end
+                sc.add_constraint("enter", function() return open end)
+                sc.serial(serial)
+                require "mare.rpc".serve()
+            end)
+            local r = mare.go(sync(p, "enter"))
+            t.reaches(function() return sync(p, "blocked")() == 1 end)
+            rpc.async(p, "fall")()
             t.eq({r:join(t.patience)}, {true, "in"})
             p:kill()
         end

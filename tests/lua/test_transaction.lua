@@ -44,6 +44,7 @@ end
 
 local function member(key)
     return transaction.coordinator(send_from(key), function(tx, outcome)
+        t.ok(not W.decided[key], "an outcome after the decision")
         if outcome == "ready" then
             table.insert(W.ready, {key = key, tx = tx})
         elseif outcome == "no" then
@@ -182,6 +183,7 @@ local function check_end()
                 t.ok(W.machines[who], "what the dead had committed is not forgotten")
             end
             local fired = table.concat(W.fired[key], " ")
+            for who in fired:gmatch "m%d" do t.ok(W.decided[who], "fired, and not decided") end
             if W.common[key] then
                 all = all or fired
                 t.eq(fired, all, "half fired")
@@ -371,66 +373,6 @@ return {
 
     a_reader_or_a_writer_crashes = function()
         explore({m1 = {{"s1"}, "look"}, m2 = {{"s1"}, "on"}}, {"s1"}, CRASHES)
-    end,
-
-    -- One of several synchronizers cannot answer for the others.
-    who_says_that_it_only_reads_does_not_speak_for_all = function()
-        local sent, outcome = {}, nil
-        local asker = transaction.coordinator(function(to, kind) sent[#sent + 1] = kind .. to end,
-            function(_, what) outcome = what end)
-        local tx = asker:begin({"a", "b"}, {fname = "f"})
-        asker:vote("a", tx.id, "shared")
-        t.eq({sent, outcome}, {{"aska", "askb"}})
-        asker:vote("b", tx.id, "yes")
-        t.eq(outcome, "ready")
-        asker:commit(tx)
-        t.eq(sent, {"aska", "askb", "commita", "commitb"})
-    end,
-
-    a_trigger_that_comes_before_the_call_fires = function()
-        local sent, triggers, fired = {}, false, 0
-        local keeper = transaction.participant("s1", function(_, kind, _, answer)
-            sent[#sent + 1] = kind .. (answer and " " .. answer or "")
-        end, {
-            guard = function() return "yes" end,
-            changes = function() return triggers end,
-            fire = function() fired = fired + 1 end,
-        })
-        for id = 1, 3 do keeper:ask("m" .. id, id, id, {"s1"}, {}, true) end
-        triggers = true
-        keeper:recall()
-        keeper:commit("m1", 1) -- it begins only now
-        keeper:abort("m2", 2)  -- it was over
-        t.eq(sent, {"vote shared", "vote shared", "vote shared", "recall", "recall", "recall"})
-        t.eq({fired, keeper.reading}, {1, 1})
-    end,
-
-    -- It was parked before; and the news, that another has committed, comes before the end.
-    an_arbiter_acts_on_news_of_one_that_lives = function()
-        for _, lives in ipairs {true, false} do
-            local allowed, fired, sent = false, 0, {}
-            local keeper = transaction.participant("s1", function(to, kind, _, _, outcome)
-                sent[#sent + 1] = kind .. " " .. to .. (outcome and " " .. outcome or "")
-            end, {
-                guard = function() return allowed and "yes" or "no" end,
-                changes = function() return true end,
-                fire = function() fired = fired + 1 end,
-                ended = function() return false end,
-                knows = function(key) return lives or key ~= "s2" end,
-            })
-            keeper:ask("m1", 1, 1, {"s1", "s2"}, {}, true)
-            allowed = true
-            keeper:ask("m2", 1, 1, {"s1"}, {}, false)
-            keeper:commit("m2", 1)
-            keeper:state("s2", "m1", 1, "committed")
-            t.eq(fired, 1)
-            sent = {}
-            if not lives then keeper:ended("s2") end
-            keeper:ended("m1")
-            t.eq(fired, lives and 2 or 1)
-            t.eq(sent, lives and {"query s2", "decide s2 committed", "state s2 committed"} or {})
-            t.ok(not keeper.lock)
-        end
     end,
 
     one_of_three_crashes = function()
