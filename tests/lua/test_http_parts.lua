@@ -234,6 +234,10 @@ return {
             "v..9222d9bc2ea77cd365dcbd0692929f49cb041ad7813794651bc231afd1140cb8")
         t.raises("a secret of 32 bytes", cookie.signer, "short")
         t.raises("#1 to 'signer'", cookie.signer)
+        for _, seconds in ipairs {1 / 0, 0 / 0, 1e300} do
+            local err = t.raises("#3 to 'sign'", signer.sign, signer, "id", "v", seconds)
+            t.ok(not err:find "cookie", err) -- it is no line of ours
+        end
         t.eq({cookie.same("ab", "ab"), cookie.same("ab", "ac"), cookie.same("a", "ab")},
             {true, false, false})
     end,

@@ -87,14 +87,16 @@ return {
     end,
 
     -- Of a plain request on a connection that is kept, nothing of that is done in Lua, if all goes
-    -- at once.
+    -- at once; perhaps not the first time, if others rename files just then, and the system cannot
+    -- say at once where this one is. (Where clients are watched, the first request after a pause is
+    -- served in Lua, which begins to watch.)
     on_a_kept_connection_too = function()
         local path, stream
         local before = t.descriptors "/body"
         local _ <close>, url = serve(function(request)
             stream = stream or request.stream
             return request.stream == stream and {file = path} or nil -- always the same one
-        end)
+        end, nil, {cancel = false})
         local client <close> = http.client {timeout = t.patience, limits = {body = 1 << 30}}
         for _, size in ipairs {0, 1, 5000, 131073, 1 << 20, (1 << 20) + 1, (3 << 20) + 7} do
             local text = bytes(size)
@@ -107,7 +109,11 @@ return {
                 t.eq({status, headers["content-length"]}, {200, tostring(size)})
                 t.ok(got == text, size)
             end
-            if size <= 5000 then t.eq(count.sent, 0) end
+            t.reaches(function()
+                local sent = count.sent
+                t.eq(#select(2, client:get(url)), size)
+                return size > 5000 or count.sent == sent
+            end)
             t.reaches(function() return t.descriptors "/body" == before end)
         end
     end,

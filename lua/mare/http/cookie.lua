@@ -114,7 +114,12 @@ local function signature(key, name, rest) return mac(key, name .. "=" .. rest) e
 function Signer:sign(name, value, seconds)
     checks.argument("sign", name, 1, "string")
     checks.argument("sign", value, 2, "string")
-    if seconds ~= nil then checks.argument("sign", seconds, 3, "number") end
+    if seconds ~= nil then
+        checks.argument("sign", seconds, 3, "number")
+        if not math.tointeger(os.time() + seconds // 1) then
+            error("bad argument #3 to 'sign' (a number of seconds expected)", 2)
+        end
+    end
     local until_when = seconds and ("%d"):format(os.time() + seconds // 1) or ""
     local rest = encode(value) .. "." .. until_when
     return rest .. "." .. signature(self.keys[1], name, rest)
