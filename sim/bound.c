@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How long progress may take in the second phase, in which nothing fails any more. The bound is
- * derived from the run's network and the algorithm's timers.
+/* How long progress may take in the second phase, in which nothing fails any more. The bound comes
+ * from the run's network and the algorithm's timers.
  *
  *     bound = detection + 4 × timers + 16 × the longest that a message takes + work
  *                                      (elections: 24 ×)
  *
- *   detection   twice what the detector takes, for one news and the answer to it
- *   timers      all that the algorithm waits by, each four times over: to notice that something
- *               was lost, and twice again where a wait is doubled
- *   messages    what is under way must arrive, and what was begun with it come to its end, or be
- *               given up and begun again
- *   work        mutual exclusion: the entries asked for, one after the other, each with a stay and
- *               six messages in a row, eight where votes are called back; the others: the message
- *               times of the formula, four times over (the tree of an election where only
- *               neighbours hear each other may be a line of all members), and for multicasts the
- *               pause before the first of each, for elections the looks that must find agreement
+ *   detection   twice the time of the detector: once for the news, once for the answer to it
+ *   timers      all timers of the algorithm, each four times: to notice that something was lost,
+ *               and twice again where a wait is doubled
+ *   messages    a message on its way must arrive. What it began must end, or be given up and begun
+ *               again
+ *   work        mutual exclusion: the entries that were asked for, one after the other. Each has a
+ *               stay and six messages in a row, or eight where votes are called back.
+ *               The others: the message times of the formula, four times. (Where only neighbours
+ *               hear each other, the tree of an election may be a line of all members.) Multicasts
+ *               add the pause before the first of each. Elections add the looks that must find
+ *               agreement
  *
- *   A multicast that finds a narrow window full is refused until what fills it has come to its end:
- *   then timers and pause count twice, and three times where views order totally, which have two
- *   windows one after the other. The timers of multicasts count once more, for what was said last:
- *   nothing follows that would show that it is missing. Where windows are narrow, they count once
- *   for each member: its last one may have no place before those of the others are delivered.
+ *   A full window refuses a multicast until an earlier one has ended. So with narrow windows timers
+ *   and pause count twice. They count three times where views order totally, because those have two
+ *   windows, one after the other. The timers of multicasts count once more for the last message:
+ *   nothing follows it that would show that it is missing. With narrow windows they count once for
+ *   each member: its last message may have no place before those of the others are delivered.
  *
- * An algorithm that does not promise EM2 depends on luck, as with rivals that back off at random;
- * then all of it is taken 32 times.
+ * An algorithm that does not promise EM2 depends on luck: its rivals may back off at random. Then
+ * the whole bound counts 32 times.
  *
- * How many steps a run may take: a thousand for each millisecond of the first phase and of one
- * second more; and for every pair of members a message to everybody (elections among many members
- * that all hear each other come near that). A run that works needs a small part of it; test_sim.c
+ * How many steps a run may take: a thousand for each millisecond of the first phase and of one more
+ * second. And for each pair of members a message to everybody; elections among many members that
+ * all hear each other come near that. A run that works needs a small part of it. test_sim.c
  * measures that too.
  *
- * The factors are the coarse part. tests/sim/test_sim.c measures how much of the bound runs really
- * take, and fails when it could be a fifth of what it is. */
+ * The factors are coarse. tests/sim/test_sim.c measures how much of the bound runs really take. It
+ * fails if a fifth of the bound would do. */
 
 #include "sim/sim.h"
 #include "sim/workload.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checker of elections, from what the applications are told alone.
+/* The checker of elections. It knows only what the applications are told.
  *
- *   ONE-LEADER  no two members are told of different leaders of one epoch, ever: not by lost
- *               messages, partitions or restarts. And a leader that has lost its memory is another
- *               one: it does not lead in an epoch of which anybody was told in its earlier life.
- *   EPOCH       what one member is told does not go back: each ELECTED of a life has an epoch that
- *               is not smaller than the one before it. A crash does not end a life, the loss of
- *               memory does.
+ *   ONE-LEADER  no two members are ever told of different leaders of one epoch, whatever messages
+ *               are lost and whoever restarts. A leader that has lost its memory counts as another
+ *               leader: it does not lead in an epoch that anybody was told of in its earlier life.
+ *   EPOCH       the epochs that one member is told of never fall during a life. A crash does not
+ *               end a life. The loss of memory does.
  *
  * Epochs are kept in a table of fixed size, in which a new epoch replaces an old one with the same
  * remainder. Elections of long ago are forgotten; no message is about them any more. The workload

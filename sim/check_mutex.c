@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checker of mutual exclusion, from what the applications are told; for EM3 also from what a
- * machine shows of itself: since when it has been asking the others (mare_coord_view.asked).
+/* The checker of mutual exclusion. It knows what the applications are told. For EM3 it also looks
+ * at what a machine shows of itself: since when it has been asking the others
+ * (mare_coord_view.asked).
  *
- *   EM1      nobody is told GRANTED while another one is inside. One is inside from GRANTED to its
- *            EXIT, or until it is told REVOKED, crashes or leaves. A paused process stays inside,
- *            unless it acts under a lease: then until that is over by its own clock, for it finds
- *            out before it does anything.
- *   EM3      when a request is granted, no pending request happened before it. Happened-before is
- *            the simulator's own, from the messages that really travelled.
- *   FENCING  each grant's number is larger than all before it, whoever got them. */
+ *   EM1      nobody is told GRANTED while another process is inside. A process is inside from
+ *            GRANTED to its EXIT, or until it is told REVOKED, crashes or leaves. A paused process
+ *            stays inside. Under a lease it stays only until the lease is over by its own clock,
+ *            because it looks at the clock before it does anything.
+ *   EM3      when a request is granted, no pending request happened before it. The simulator works
+ *            out happened-before from the messages that really travelled.
+ *   FENCING  each grant has a larger number than all grants before it, whoever got them. */
 
 #include "sim/check.h"
 

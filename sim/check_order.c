@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checker of ordered multicast, from what the applications multicast and deliver alone.
+/* The checker of ordered multicast. It knows only what the applications multicast and deliver.
  *
- *   INVENTION  what is delivered was multicast, by the one it is said to be of.
+ *   INVENTION  each message that is delivered was multicast by the sender that it names.
  *   DUPLICATE  nobody delivers a message twice (in one life).
  *   FIFO       the messages of each sender are delivered in the order sent, without gaps.
  *   CAUSAL     … and after all that their sender had multicast or delivered before them.
  *   TOTAL      … and everybody's deliveries are a beginning of one sequence.
- *   VIEW       a view has one list of members, which includes who installs it; after a view comes
- *              the next one, but for whom is told that it is OUTSIDE, and begins anew.
- *   ATOMIC     a message is delivered in the view in which it was multicast; all that go together
- *              from one view to the next delivered the same in the first.
+ *   VIEW       a view has one list of members, the same for all. A member that installs a view is
+ *              on its list. After a view comes the next one. Only a member that was told OUTSIDE
+ *              begins anew.
+ *   ATOMIC     a message is delivered in the view in which it was multicast. Members that go
+ *              together from one view to the next have delivered the same messages in the first.
  *
- * With views a life may miss what was multicast while it was outside: gaps are allowed between
- * views. CAUSAL is about what was delivered in the same view (of what was delivered in an earlier
- * one ATOMIC says that all have it that went through it). TOTAL has a sequence for each view, and
- * who goes on to the next has delivered all of it: nobody, not even one that died, has delivered
- * more.
+ * With views a member may miss what was multicast while it was outside. So gaps are allowed between
+ * views. CAUSAL looks only at what was delivered in the same view; for earlier views ATOMIC says
+ * that everybody who went through them has it. TOTAL has one sequence for each view. A member that
+ * goes on to the next view has delivered the whole sequence. Nobody has delivered more, not even a
+ * member that died.
  *
  * A message is known by sender and content. A life ends by a crash, whatever it remembers. */
 

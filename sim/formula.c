@@ -9,8 +9,8 @@
  *     elections         the lowest calls, the highest calls; superpeers: each node looks up
  *     multicasts        one multicast of one member
  *
- * A measurement is a sum and a count, so that it can be compared without rounding: it equals a
- * formula when the sum is the formula times the count. A count of 0 is "without end". */
+ * A measurement is a sum and a count. So it is compared without rounding: it equals a formula if
+ * the sum is the formula times the count. A count of 0 means "without end". */
 
 #include "sim/report.h"
 #include "sim/script.h"

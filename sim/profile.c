@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Profiles: the kinds of faults that a seed draws. The usual draw (fault.c) spreads faults over the
- * run, at most one at a time for each process. So it seldom makes the situations that these
- * profiles make in every run:
+ * run, with at most one at a time for each process. So some situations are rare. These profiles
+ * make them in every run:
  *
- *   clustered   most of the group, or one or two again and again, crash within a few times that the
- *               detector needs, and are back before all have heard of it: news of a death and of a
- *               return come late, or in the middle of what the others do about it
- *   joiners     who joins crashes, loses its memory or stands still, at once or later
- *   suspected   processes stand still for longer than the detector waits, and are taken for dead
- *               (for those that tolerate a wrong detector)
- *   brief       processes stay inside for long, and others crash for a moment: who has voted is
- *               back, as another that may have forgotten, before it is over what it has voted for
- *   quiet       the usual faults; from some time on, some processes want nothing any more: what
- *               they last said may have been lost, and they say nothing more that makes up for it
+ *   clustered   most of the group crash, or one or two members again and again. They crash shortly
+ *               after each other, and are back before all have heard of it. So news of a death and
+ *               of a return come late, or while the others still react to it
+ *   joiners     a process that joins crashes, loses its memory or stands still, at once or later
+ *   suspected   processes stand still for longer than the detector waits, so others take them for
+ *               dead (only for algorithms that tolerate a wrong detector)
+ *   brief       processes stay inside for long, and others crash for a moment. So a process that
+ *               has voted may be back, without its memory, before that vote has come to its end
+ *   quiet       the usual faults. From some time on, some processes want nothing any more. Their
+ *               last words may be lost, and they say nothing more that makes up for it
  *
- * In each but the usual one, half of the seeds are also quiet. Everything is drawn from a stream of
- * its own, so that the network and the pace of a seed are the same in all of them. */
+ * In all but the usual one, half of the seeds are quiet too. Profiles draw from a stream of their
+ * own. So a seed has the same network and the same pace in each of them. */
 
 #include "sim/sim.h"
 

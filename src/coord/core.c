@@ -6,10 +6,12 @@
  *                    │         │          │
  *                 NOROOM  STRANGER …  MALFORMED        (nothing has changed)
  *
- * Invariants kept here, for all algorithms at once: nothing happens before START or after one has
- * left; messages reach a handler only decoded and from another member; `waiting` and `inside`
- * follow from ENTER, EXIT, ABANDON and the grants; a wait with a deadline ends by it. An ENTER with
- * a deadline is a timer of the core's (the last one) that turns into an ABANDON. */
+ * The core keeps these invariants for all algorithms:
+ * - Nothing happens before START, or after a member has left.
+ * - A message reaches a handler only when it is decoded and comes from another member.
+ * - `waiting` and `inside` follow from ENTER, EXIT, ABANDON and the grants.
+ * - A wait with a deadline ends by it. For an ENTER with a deadline the core sets a timer of its
+ *   own, the last one, which turns into an ABANDON. */
 
 #include "coord/bytes.h"
 #include "coord/machine.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Making effects, and the small tools of algorithms: sets of members, the block that a machine is
+/* Makes effects. Also the small tools of algorithms: sets of members, the block that a machine is
  * carved from, pseudo-random numbers.
  *
- * Messages are encoded straight into the caller's byte buffer. The core has checked that there is
- * room for what the algorithm declared; an effect beyond that is dropped whole and counted in
- * `lost`, never cut in half. */
+ * A message is encoded straight into the caller's byte buffer. The core has checked that there is
+ * room for what the algorithm declared. An effect beyond that is dropped as a whole and counted in
+ * `lost`. It is never cut in half. */
 
 #include "coord/machine.h"
 

@@ -2,13 +2,13 @@
 
 /* Vector clocks, sparse: pairs of member and count, sorted by member, absent ones being zero.
  *
- * Invariants: members ascend strictly; an entry with `left` set (a tombstone) neither changes by a
- * merge nor takes part in a comparison, so a stamp from before a departure cannot undo it. The
- * order between two clocks is that of the dense form over the members that neither side buried.
+ * Invariants: members ascend strictly. An entry with `left` set is a tombstone. A merge does not
+ * change it, and comparisons skip it. So a stamp from before a departure cannot undo the departure.
+ * Two clocks compare as in the dense form, over the members that neither side has buried.
  *
- * Source: as vector.c, of which this is another representation. Nothing is assumed about the
- * network; of members, that one that has left and comes back is joined (counting from zero) only
- * once no stamp from before can arrive any more. */
+ * Source: as vector.c; this is another representation of the same clocks. Nothing is assumed about
+ * the network. A member that has left may come back, and then counts from zero. It is joined only
+ * when no stamp from before its departure can arrive any more. */
 
 #include "coord/bytes.h"
 

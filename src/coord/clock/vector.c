@@ -2,9 +2,9 @@
 
 /* Vector clocks, dense: one number for each slot of the group.
  *
- * Invariants (Tanenbaum and Van Steen, 6.2.2): VC_i[i] is the number of events at i so far; VC_i[j]
- * = k means that i knows of k events at j. Numbers never fall, except by a reset of the slot when
- * the membership changes. Nothing is assumed about the network: the clocks are as good as the
+ * Invariants (Tanenbaum and Van Steen, 6.2.2): VC_i[i] is the number of events at i so far. VC_i[j]
+ * = k means that i knows of k events at j. Numbers never fall, except when a change of the
+ * membership resets the slot. Nothing is assumed about the network: the clocks are as good as the
  * stamps that arrive. */
 
 #include <mare/coord_clock.h>

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Berkeley's algorithm: nobody knows the true time, but all shall agree on one.
+/* Berkeley's algorithm: nobody knows the true time, but all agree on one.
  *
  *     daemon ── ASK, its own time ──▶ everybody        (a) it is 3:00; what do you say?
  *     daemon ◀── TELL, the difference ── each          (b) 0, −10, +25 minutes
  *     daemon ── MOVE, by how much ──▶ each             (c) +5, +15, −20 minutes
  *
- * Then it waits `round_us` and asks again. The daemon is whom the bully elects: inside this machine
- * runs a whole machine of that algorithm, whose messages travel as the tail of ours, so that the
- * death of the daemon ends in an election and the winner goes on.
+ * Then the daemon waits `round_us` and asks again. The bully algorithm elects the daemon. A whole
+ * machine of it runs inside this one, and its messages travel as the tail of ours. When the daemon
+ * dies, an election follows, and the winner goes on.
  *
- * The mean is that of the largest set of clocks within `agree_us` of each other, the daemon's among
- * them or not: a clock far from all others is broken: it is moved, but does not count.
+ * The mean is taken over the largest set of clocks within `agree_us` of each other. The daemon's
+ * own clock need not be among them. A clock far from all others is broken: it is moved, but does
+ * not count.
  *
- * Everybody's clock is a disciplined one (mare_time_clock): it is slewed and never goes back. What
- * TELL and MOVE speak of is where a clock is heading, without the part still to be slewed.
+ * Each clock is a disciplined one (mare_time_clock): it is slewed and never goes back.
+ * TELL and MOVE are about where a clock is heading, as if nothing were still to be slewed.
  *
  * The bound. A member tells C at an instant that lies, by the daemon's clock, between the sending
  * of ASK, T1, and the arrival of TELL, T4. So the difference at that instant is C − (T1 + T4) / 2,
- * give or take (T4 − T1) / 2, whatever the network did; from then on two oscillators may part by
- * 2ρ. The member, which knows when it told, adds that up. So, of two members that have taken up the
- * same round, clocks differ by at most the sum of their errors: this is what AGREED_TIME promises,
- * and nothing is said about members of different rounds.
+ * give or take (T4 − T1) / 2, whatever the network did. From then on two oscillators may part by
+ * 2ρ. The member knows when it told, and adds that up. So the clocks of two members that have taken
+ * up the same round differ by at most the sum of their errors. AGREED_TIME promises this, and
+ * nothing about members of different rounds.
  *
  * A round has a number that is never used twice: the daemon's epoch, its life, and a count. A
- * member takes up a MOVE only if it is of the round that it told last, and only once; so lost, late
- * and repeated messages do no harm, and the next round does what this one did not.
+ * member takes up a MOVE only if it belongs to the round that it told last, and only once. So lost,
+ * late and repeated messages do no harm. The next round does what this one did not.
  *
  * Sources: Gusella and Zatti, "The accuracy of the clock synchronization achieved by TEMPO in
  * Berkeley UNIX 4.3BSD" (1989); Tanenbaum and Van Steen, "Distributed Systems", 6.1.3, figure 6.7.

@@ -7,12 +7,12 @@
  *       ▲              │  take: anything else is counted and dropped
  *       └── ask again ─┘  (the old question is forgotten, and with it late answers)
  *
- * Where the bound of a sample comes from. The server's clock is within E of the truth at T2 and T3,
- * by what it says itself (root delay / 2 + root dispersion). The question was under way from T1 and
- * arrived after that; the answer arrived after T3. So at T4 the truth lies between T3 − E and
- * T2 + E + (T4 − T1), where T4 − T1 was measured by our oscillator and may be wrong by its drift.
- * The middle of that is T4 + θ, half its width δ + E + drift. Nothing is supposed of the network: a
- * way out that takes no time and a way back that takes all of it is within the bound.
+ * Where the bound of a sample comes from. The server says how wrong its clock may be at T2 and T3:
+ * by E, root delay / 2 + root dispersion. The question left at T1 and arrived later. The answer
+ * arrived after T3. So at T4 the truth lies between T3 − E and T2 + E + (T4 − T1). Our oscillator
+ * measured T4 − T1, which may be wrong by its drift. The middle of this interval is T4 + θ, and
+ * half its width is δ + E + drift. Nothing is assumed about the network: one way may take no time
+ * and the other all of it.
  *
  * The filter keeps eight samples. The bound of each grows with our drift, so the best is the one of
  * the smallest δ + drift since: among samples of the same age, the smallest δ. */
