@@ -338,19 +338,13 @@ static void thousands_are_watched(void **state)
 
 // ---- Which worker ------------------------------------------------------------------------------
 
-// As if a process ran on the second worker, which has nothing to do.
-static struct mare__observer *observer_of(mare_runtime *runtime, struct thing *thing, bool gathers)
+// Watches it as if this thread were the worker.
+static struct mare__observer *observer_of(struct mare__worker *worker, struct thing *thing)
 {
-    struct mare__local *process = calloc(1, sizeof *process);
-    assert_non_null(process);
     thing_open(thing);
-    process->gathers = gathers;
-    runtime->workers[1]->running = process;
-    mare__thread_data = runtime->workers[1];
-    watch(runtime, thing, MARE__TO_READ);
+    mare__thread_data = worker;
+    watch(worker->runtime, thing, MARE__TO_READ);
     mare__thread_data = NULL;
-    runtime->workers[1]->running = NULL;
-    free(process);
     return thing->observed.observer;
 }
 
@@ -362,8 +356,17 @@ static void what_a_process_gathers_is_watched_by_one_worker(void **state)
     thing_open(&things[0]);
     watch(runtime, &things[0], MARE__TO_READ); // this thread is no worker: the first one does
     struct mare__observer *first = things[0].observed.observer;
-    assert_ptr_equal(observer_of(runtime, &things[1], true), first);
-    assert_ptr_not_equal(observer_of(runtime, &things[2], false), first);
+    assert_ptr_not_equal(observer_of(runtime->workers[1], &things[1]), first);
+    struct mare__worker *another = calloc(1, sizeof *another);
+    struct mare__local *process = calloc(1, sizeof *process);
+    assert_non_null(another);
+    assert_non_null(process);
+    process->gathers = true;
+    another->runtime = runtime;
+    another->running = process;
+    assert_ptr_equal(observer_of(another, &things[2]), first);
+    free(process);
+    free(another);
     for (int i = 0; i < 3; i++)
         thing_close(&things[i]);
     mare_stop(runtime);
