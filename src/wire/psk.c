@@ -4,8 +4,6 @@
 // would tell of them.
 #include "wire/psk.h"
 
-#include <string.h>
-
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -19,13 +17,14 @@ static size_t find_identity(const char *line, size_t size)
     return length < size && line[length] == ':' && line[0] != '#' ? length : 0;
 }
 
-// The value of a hexadecimal digit, or -1.
-static int value_of(char c)
+enum { NO_DIGIT = 16 };
+
+// The value of a hexadecimal digit, or NO_DIGIT.
+static unsigned value_of(char c)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    int letter = c | 0x20;
-    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+    unsigned digit = (unsigned char)c - (unsigned)'0';
+    unsigned letter = ((unsigned char)c | 0x20u) - (unsigned)'a';
+    return digit < 10 ? digit : letter < 6 ? letter + 10 : NO_DIGIT;
 }
 
 static bool read_line(const char *line, size_t size, struct mare__psk *psk)
@@ -38,7 +37,7 @@ static bool read_line(const char *line, size_t size, struct mare__psk *psk)
     if (digits % 2 != 0 || psk->size < MARE__PSK_KEY_MIN || psk->size > MARE__PSK_KEY_MAX)
         return false;
     for (size_t i = 0; i < digits; i++)
-        if (value_of(psk->digits[i]) < 0)
+        if (value_of(psk->digits[i]) == NO_DIGIT)
             return false;
     return true;
 }
@@ -73,8 +72,11 @@ static char digit_of(unsigned value)
 void mare__psk_write(char *text, const char *identity, const void *key, size_t size)
 {
     const unsigned char *bytes = key;
-    size_t length = strlen(identity);
-    memcpy(text, identity, length);
+    size_t length = 0;
+    while (identity[length]) {
+        text[length] = identity[length];
+        length++;
+    }
     text[length++] = ':';
     for (size_t i = 0; i < size; i++) {
         text[length++] = digit_of(bytes[i] >> 4);
