@@ -74,8 +74,8 @@ return {
 
     -- It is given reference after reference, and releases none.
     what_a_peer_refers_to_is_bounded = {function()
-        local home <close> = peers.home {message = 1 << 22}
-        local enemy <close> = enter(home.address, "enemy")
+        local home <close> = peers.home {message = 1 << 22, silence = 3600}
+        local enemy <close> = enter(home.address, "enemy", nil, nil, 3600) -- it reads slowly
         local given = mare.channel(1, "full")
         local box = enemy:ask(5, text "find", text "full")
         enemy:attach((">I8"):unpack(box, #box - 7), 2)
