@@ -321,9 +321,9 @@ function asked.submit(reply, from, account, details)
     account.mistakes = 0
     log.info("submitted", {job = job.name, peer = from, file = job.file, signer = job.signer,
         bytes = #job.source})
-    reply:trysend(true, picture(job))
     job.routine = mare.go(attend, job)
     give_turns()
+    reply:trysend(true, picture(job)) -- it tells whether the job has its turn, or waits
 end
 
 -- The job of that name, if it is the account's own, or the account may manage all jobs.

@@ -73,8 +73,11 @@ local function submit(address, path, rest)
     end
     mare.go(heed_signals, job, watch):detach()
     if words["--json"] then
-        client.write_json {event = "submitted", job = job.name}
+        client.write_json {event = "submitted", job = job.name, state = job.state}
         io.stdout:flush()
+    elseif job.state == "queued" then
+        io.stderr:write(("mare submit: job %s waits for its turn\n"):format(
+            client.harmless(job.name)))
     end
     for piece in job:output() do show_piece(piece) end
     show_piece(nil)

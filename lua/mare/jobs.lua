@@ -216,7 +216,8 @@ local function check_submit(server, text, options)
     checks.option("submit", options, 3, "detach", "boolean", "a boolean", 4)
 end
 
---- Submits a text to a node. Returns a job; with the option `detach`, only its name.
+--- Submits a text to a node. Returns a job, whose `state` is "running" or "queued" at first; with
+--- the option `detach`, only its name.
 function jobs.submit(server, text, options)
     options = options or {}
     check_submit(server, text, options)
@@ -232,7 +233,8 @@ function jobs.submit(server, text, options)
     if not answer or options.detach then watch:close() end
     if not answer then return nil, message, code end
     if options.detach then return answer.name end
-    return setmetatable({name = answer.name, server = server, events = events, watch = watch}, Job)
+    return setmetatable({name = answer.name, state = answer.state, server = server,
+        events = events, watch = watch}, Job)
 end
 
 return jobs

@@ -279,6 +279,32 @@ return {
             end)
     end,
 
+    who_waits_for_a_turn_is_told = function()
+        local words = {"--jobs", "1", "--allow", "mare.sleep", "--time", "100000"}
+        serving(function() return words end, function(address)
+            local long <close> = shell.file "print 'begun' require 'mare'.sleep(1000)"
+            local short <close> = shell.file "print 'fine'"
+            local function begin(...)
+                local made = {shell.mare, "submit", ...}
+                made.stdin, made.stdout, made.stderr, made.grace = "null", "pipe", "pipe", 0
+                return t.ok(child.spawn(made))
+            end
+            local first <close> = begin(address, long.name)
+            t.eq(first.stdout:read("l", t.patience), "begun")
+            local second <close> = begin(address, short.name)
+            local said = second.stderr:read("l", t.patience)
+            t.ok(said:find "^mare submit: job 2%-%x+ waits for its turn$", said)
+            local third <close> = begin("--json", address, short.name)
+            said = json.decode(third.stdout:read("l", t.patience))
+            t.eq({said.event, said.state}, {"submitted", "queued"})
+            first:kill "SIGINT"
+            t.eq(first.stderr:read("a", t.patience), "") -- it had its turn at once
+            t.eq({second.stdout:read("a", t.patience), second:wait(t.patience)},
+                {"fine\n", "exit", 0})
+            t.eq({third:wait(t.patience)}, {"exit", 0})
+        end)
+    end,
+
     -- Killed or stopped, a submitter does nothing any more, nor does a server.
     who_stands_still_or_is_killed_is_told_to_the_other = {function()
         serving(function() return {"--allow", "mare.sleep", "--time", "100"} end,
