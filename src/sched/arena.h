@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The memory of one Lua state. Small blocks are carved from a few chunks and recycled by size;
-// everything goes back at once when the process ends. A state's bytes can be remembered when it is
-// born and put back later, which makes it a new state again: nothing of what happened in between
-// can be left, for nothing else holds it.
+// everything goes back at once when the process ends. An arena can remember the bytes of a new
+// state, and restore them later. Then the state is as new: nothing of what happened in between is
+// left, because nothing else holds it.
 #pragma once
 
 #include <mare.h>
