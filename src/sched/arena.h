@@ -43,7 +43,7 @@ void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 void *mare__arena_scratch(struct mare__arena *arena);
 
 // The process whose state lives in it is told when an allocation fails (mare__handles_refused),
-// until the bytes of a remembered moment are put back. NULL: nobody is told.
+// until the bytes of a remembered moment are put back. NULL: it tells nobody.
 void mare__arena_use(struct mare__arena *arena, struct mare__local *user);
 
 // An account (which outlives the arena) pays for allocations beyond what is in use now; with NULL
