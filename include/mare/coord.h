@@ -64,11 +64,11 @@ MARE_COORD_EXPORT const char *mare_coord_status_name(mare_coord_status status);
 
 /* What can happen to a machine. Fields not named are ignored. */
 typedef enum mare_coord_event_kind {
-    /* Life begins: first event of every machine, except that JOIN and LEAVE may come before it to
-     * say what the group is. A second START says that the process crashed and came back with the
-     * machine's memory intact (timers are gone, messages may be, and others may have been told that
-     * it was down); it comes before anything else of the new life. A stay or a wait is over then
-     * (REVOKED). What the machine had been told of its peers is forgotten: after START the host
+    /* The first event of every machine, except that JOIN and LEAVE may come before it to say what
+     * the group is. A second START says that the process crashed and came back with the machine's
+     * memory intact (timers are gone, messages may be, and others may have been told that it was
+     * down); it comes before anything else after the crash. A stay or a wait is over then
+     * (REVOKED). The machine then forgets what it has heard of its peers: after START the host
      * reports all that are down. */
     MARE_COORD_START,
     MARE_COORD_MESSAGE, /* `data` arrived from `peer` */

@@ -16,19 +16,19 @@
  * channel to Lua. For callbacks, register the channel in a scheduler (mare/events.h,
  * mare_scheduler_register_channel): it calls a function for each message, on the thread that drives
  * it. For a loop of the program's own, such a scheduler has one descriptor to poll for all of its
- * channels (mare_scheduler_descriptor). A channel belongs to what it was asked of, and is closed
- * with it; take a reference (mare_chan_ref) to keep it longer.
+ * channels (mare_scheduler_descriptor). A channel belongs to the object that it came from, and is
+ * closed with that object; take a reference (mare_chan_ref) to keep it longer.
  *
  * Threads: any thread may call these functions, also several at once for the same object, but not
  * while another one ends it. All of them block, at most until the deadline and a moment; they are
- * for threads of the program, not for C functions that Lua calls. End what was made before
- * mare_stop.
+ * for threads of the program, not for C functions that Lua calls. Release what you have made before
+ * you call mare_stop.
  *
  * Errors: MARE_NOMEM, MARE_STOPPED, MARE_TIMEOUT, MARE_NONAME (this runtime has not joined the
  * group), MARE_NOQUORUM (this member does not reach a majority), MARE_CLOSED (it has left the
- * group), MARE_INVALID (an argument), MARE_DIED (the process behind the object was killed by the
- * program; what it held was given back), and those that each function names. A parameter `error`
- * may be NULL; else it is set to NULL, or to a string to free() that says more.
+ * group), MARE_INVALID (an argument), MARE_DIED (the program killed the process behind the object,
+ * which gave back what it held), and those that each function names. A parameter `error` may be
+ * NULL; else it is set to NULL, or to a string to free() that says more.
  */
 #ifndef MARE_GROUP_H
 #define MARE_GROUP_H

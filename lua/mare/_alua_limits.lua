@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- How much may wait in programs of `alua`. More is refused, and the sender is told.
+-- How much may wait in programs of `alua`. A program refuses more, and tells the sender.
 return {
     chunks = 10000,     -- chunks that one process has not run yet
     bytes = 16 << 20,   -- bytes in those chunks, if there is more than one

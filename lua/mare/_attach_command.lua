@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- `mare attach`: lines that are typed here are evaluated in a node that runs, if it lets us.
+-- `mare attach`: evaluates the lines that you type in a running node, if that node allows it.
 local mare, node, client = require "mare", require "mare.node", require "mare._job_client"
 local terminal = require "mare.terminal"
 

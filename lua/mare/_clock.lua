@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- `mare clock`, on the modules mare.ntp and mare.rbs: what is printed, and when it ends. Options
--- have been checked for form in src/cli/clock.c. `mare clock simulate` is in C.
+-- `mare clock`, on the modules mare.ntp and mare.rbs: what it prints, and when it ends.
+-- src/cli/clock.c has checked the form of the options. `mare clock simulate` is in C.
 local mare, net, ntp = require "mare", require "mare.net", require "mare.ntp"
 local rbs, terminal, time = require "mare.rbs", require "mare.terminal", require "mare.time"
 local words = require "mare._clock_words"

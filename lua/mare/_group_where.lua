@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Time and place of a group: what the members' clocks say, and who is near. Each member's process
--- tells its clock to anybody who asks (_group_host.lua), or NTP servers tell the time; the links of
--- nodes find the places.
+-- The time of a group, and which members are near. Each member's process tells its clock to anybody
+-- who asks (_group_host.lua), or NTP servers tell the time; the links of nodes find the places.
 local mare, checks, node = require "mare", require "mare._check", require "mare.node"
 local time, place = require "mare.time", require "mare.place"
 

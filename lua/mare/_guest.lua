@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A guest of a node: a program in any language that calls exported functions by MessagePack-RPC.
--- Each call runs as a process. When a guest has `calls` of them in progress, nothing more is read
--- from it until one is finished. A call is finished when the guest has taken the answer.
+-- Each call runs as a process. When a guest has `calls` of them in progress, the node reads nothing
+-- more from it until one is finished. A call is finished when the guest has taken the answer.
 --
 --     stream --> reader --> slot --> process: the function --+
 --       ^                                                    |

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- `mare keys`, on the module mare.keys: its arguments, and what is printed.
+-- `mare keys`, on the module mare.keys: its arguments, and what it prints.
 local file, keys = require "mare.file", require "mare.keys"
 local arguments = require "mare._arguments"
 local quoted = arguments.quoted

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Key files of chronyd: lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16 letters`. Keys of other
--- kinds cannot be used, and are skipped. A program that asks for one of those is told its kind.
+-- Key files of chronyd: lines of `NUMBER AES128 HEX:32 digits` or `ASCII:16 letters`. It skips keys
+-- of other kinds, which cannot be used. If a program asks for one of those, the error names its
+-- kind.
 
 local check, store = require "mare._check", require "mare._keystore"
 

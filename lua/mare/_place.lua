@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- `mare place agent` and `mare place ask`, on the module mare.agent: what is printed. The options
--- have been checked for form in src/cli/place.c.
+-- `mare place agent` and `mare place ask`, on the module mare.agent: what they print.
+-- src/cli/place.c has checked the form of the options.
 local mare, agent, place = require "mare", require "mare.agent", require "mare.place"
 local net, address_of, arguments = require "mare.net", require "mare._address",
     require "mare._arguments"

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- One call of a connection to PostgreSQL, from the request to the server's last word about it.
 --
--- A call may not come to its end: its deadline has passed, or its loop was left. Then the
--- connection is still busy. The server is asked at once to stop; the next call waits for that, and
--- drops what is left. So no connection is lost, and no answer goes to the wrong call.
+-- A call may end early: its deadline has passed, or the program has left its loop. Then the
+-- connection is still busy. This module asks the server at once to stop. The next call waits for
+-- that, and drops what is left. So no connection is lost, and no answer goes to the wrong call.
 --
 --     submit --> event_of: rows, done, error ... --> end        the next call begins at once
 --                   '--> stop: asked to stop --> settle         the next call waits for this first

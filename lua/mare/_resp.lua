@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The protocol of Redis, RESP 2 and 3: writes commands, and reads answers from a stream. Nothing
--- that arrives is trusted: every length is checked before the bytes are awaited. The limit of an
+-- The protocol of Redis, RESP 2 and 3: writes commands, and reads answers from a stream. It trusts
+-- nothing that arrives, and checks every length before it waits for the bytes. The limit of an
 -- answer is for the memory that it takes here, because three bytes (`*0` and a line break) can ask
 -- for a whole table.
 local resp = {}

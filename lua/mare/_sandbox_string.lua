@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- The string library for code that is not trusted. Work that takes long in C (patterns, searches,
 -- `rep`) is done here in short pieces, so that the process can be preempted, counted and killed
--- between them. Functions of the program are called from Lua code, where they can wait. There is no
+-- between them. It calls functions of the program from Lua code, where they can wait. There is no
 -- `dump`, and no text contains an address. (Nothing here calls a method of a string: the program
 -- may have replaced it.)
 local raw, pattern, checked = string, require "mare._pattern", require "mare._sandbox_base".checked

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mare top PATH`: what the processes of a program do, again and again, as a table in the terminal.
--- The program was started with `mare --inspect PATH`.
+-- The program runs with `mare --inspect PATH`.
 local mare, net, json = require "mare", require "mare.net", require "mare.json"
 local terminal, signal = require "mare.terminal", require "mare.signal"
 local arguments = require "mare._arguments"

@@ -74,8 +74,8 @@ function Lock:enter(deadline)
     return nil, message, code
 end
 
--- After an error, in most cases for want of memory, what was read last may be lost. Then nothing
--- that follows may be received, for it would look like the rest.
+-- After an error (in most cases memory has run out), what was read last may be lost. Then nothing
+-- that follows may be received, because it would look like the rest.
 function Lock:__close(err)
     if err ~= nil then self.reader:lose() end
     self.held = false

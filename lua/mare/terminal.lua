@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The terminal that a program is used from: what is typed, without holding a worker; its size; and
--- modes that are put back in the end (src/platform/terminal.c).
+-- The terminal of a program: what the user types, read without blocking a worker; its size; and its
+-- modes, which the program restores in the end (src/platform/terminal.c).
 local raw, signal = require "mare._terminal", require "mare.signal"
 local checks = require "mare._check"
 local check = checks.argument

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- What the cases of a test say: t.eq(got, expected), t.ok(value), t.raises(pattern, f, ...),
--- t.fails(code, f(...)), t.reaches(condition), t.skip(reason). Each raises an error that tells what
--- was found instead. `mare test` runs them.
+-- What the cases of a test call: t.eq(got, expected), t.ok(value), t.raises(pattern, f, ...),
+-- t.fails(code, f(...)), t.reaches(condition), t.skip(reason). A failed check raises an error that
+-- says what it found instead. `mare test` runs them.
 local show = require "mare._show"
 
 local t = {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Memory that is counted: an account has a limit, and what is taken from it is given back. A
-// process with a limit shares it with what it has made and sent. Any thread may use one that it has
-// a reference to.
+// An account counts memory, up to a limit. Code takes bytes from it, and gives them back. A process
+// with a limit shares its account with the objects that it has made and the messages that it has
+// sent. Any thread that has a reference to an account may use it.
 #pragma once
 
 #include <stdbool.h>

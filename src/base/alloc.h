@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory for everything but Lua objects. All of it can be made to fail by countdown, for tests.
+// Memory for everything but Lua objects. Tests can make any allocation fail, by a countdown.
 #pragma once
 
 #include <assert.h>

@@ -95,8 +95,8 @@ static inline mare_channel *mare__chan_in(mare_channel *channel)
     return __builtin_expect(channel->far != NULL, 0) ? channel->far->in : channel;
 }
 
-// Closes it for a reason of one's own: MARE_CLOSED, or another that those who wait are told. False:
-// it was closed before.
+// Closes it with the caller's reason, which those who wait get: MARE_CLOSED or another. False: it
+// was closed before.
 bool mare__chan_close_for(mare_channel *channel, mare_err why);
 
 // From now on it buffers so many at most, and not more than its capacity, which is 65,535 or less.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Reads traces. The number of an event is Lamport's clock, over all nodes that are traced: so to
-// take the events by their numbers is an order that agrees with happened-before. But an hour in
-// which two nodes do not talk is an hour: so they are taken by their times, as far as no effect
-// comes before its cause. The clock of a node is known by when its life began; what is wrong with
-// it is corrected as far as messages prove it.
+// Reads traces. The number of an event is Lamport's clock, over all nodes that are traced: so the
+// order of the numbers agrees with happened-before. But it hides the time in which two nodes do not
+// talk. So this file takes events by their times, as far as no effect comes before its cause. A
+// node says when it started, and its times count from there. If messages prove that its clock is
+// wrong, this file corrects it as far as they prove it.
 //
 //     send #12 of ebb ──(12)──▶ arrive #40, from ebb: 12 ──▶ receive #41, cause: 40     of flow
 //            └────────────────── the source ───────────────────┘

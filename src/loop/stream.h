@@ -84,8 +84,9 @@ bool mare__stream_secure(struct mare__stream *stream, struct mare__tls_context *
 
 // ---- Waiting ------------------------------------------------------------------------------------
 // A call that said -EAGAIN is tried again after a wait: for a message in the channel that `begin`
-// returns, until `*deadline`, which it may bring forward. Every wait that has begun must end, by
-// `end`, with that channel, whatever it came to; then others who wait for the same are seen to.
+// returns, until `*deadline`, which it may bring forward. Every wait that has begun must end by
+// `end`, with that channel, whatever its outcome. Then others who wait for the same thing have
+// their turn.
 
 // Begins a wait for a way. NULL: not enough memory, or too many routines wait.
 mare_channel *mare__stream_begin_wait(struct mare__stream *stream, int way, uint64_t *deadline);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A watcher knows the path of each number that inotify gave it. When a new folder appears in a
 // folder that is watched recursively, a walk starts: it watches the new folder and notes what is in
-// it. Those files may have come before the watch, so that inotify says nothing of them. They are
-// told as created. What comes during the walk may be told twice.
+// it. Those files may have come before the watch, so that inotify says nothing of them. The watcher
+// reports them as created. What comes during the walk may be reported twice.
 //
 //     descriptor ──▶ bytes ──▶ event ──▶ told
 //                                └─ a folder came: walk (a job) ──▶ watched, found ──▶ told

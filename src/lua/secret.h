@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the bindings share that take secrets.
+// What the bindings that take secrets share.
 #pragma once
 
 #include "base/secret.h"

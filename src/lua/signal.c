@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Signals of the operating system in Lua, as the module `mare.signal`. A watch is a stream's
-// cousin: a descriptor that is readable when one has come.
+// Signals of the operating system in Lua, as the module `mare.signal`. A watch is like a stream: a
+// descriptor that is readable when one has come.
 #include "loop/signal.h"
 
 #include <errno.h>

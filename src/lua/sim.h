@@ -52,7 +52,7 @@ void mare__lua_sim_check_names(lua_State *L);
 void mare__lua_sim_check_spec(lua_State *L, const mare_coord_setup *setup);
 
 // The whole number, or the string, at the top, which `what` is to be; a string that its table
-// keeps, for a number would be made one that nobody does.
+// keeps, because a number would become a string that nobody keeps.
 lua_Integer mare__lua_sim_whole(lua_State *L, const char *what);
 const char *mare__lua_sim_string(lua_State *L, const char *what, size_t *length);
 

@@ -53,7 +53,7 @@ struct mare__object *mare__session_object(struct mare__session *session);
 void mare__session_accept(struct mare__session *session, uint64_t stamp, enum mare__trust trust);
 void mare__session_refuse(struct mare__session *session, unsigned code, const char *text);
 
-// Sends what waits, and fetches nothing more; then "drained" is told.
+// Sends what waits, and fetches nothing more; then it reports "drained".
 void mare__session_drain(struct mare__session *session);
 
 // Ends the session: the first after all that waits was sent, the second at once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// PostgreSQL's library (libpq), loaded when a program first connects: others do not pay for it, and
-// need not have it.
+// PostgreSQL's library (libpq), loaded when a program first connects: programs that never do need
+// not have it, and pay nothing for it.
 #pragma once
 
 #include <libpq-fe.h>

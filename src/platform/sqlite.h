@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SQLite's library, loaded when a program first opens a database: others do not pay for it, and
-// need not have it.
+// SQLite's library, loaded when a program first opens a database: programs that never do need not
+// have it, and pay nothing for it.
 #pragma once
 
 #include <sqlite3.h>

@@ -11,8 +11,8 @@
 // A descriptor that watches nothing yet. Never blocks.
 int mare__watch_open(void);
 
-// Watches a path: a number for it, the same for the same file. May block, as a path is looked up.
-// With `folder`, only a folder will do, and no link to one.
+// Watches a path: a number for it, the same for the same file. May block, because the system looks
+// up the path. With `folder`, only a folder will do, and no link to one.
 int mare__watch_add(int fd, const char *path, bool folder);
 
 // Watches it no more. Never blocks.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Timers that a program holds: at their time a message goes into a channel of theirs, once or
-// again and again. A task waits for the time. Its owner, who asks and cancels, may be on another
-// thread: what both look at is under the lock.
+// Timers that a program holds. When its time comes, a message goes into the timer's channel, once
+// or again and again. A task waits for the time. The timer's owner, which asks and cancels, may be
+// on another thread. So the lock guards what both look at.
 #include "sched/alarm.h"
 #include "base/alloc.h"
 #include "sched/runtime.h"

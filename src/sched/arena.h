@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The memory of one Lua state. Small blocks are carved from a few chunks and recycled by size;
-// everything goes back at once when the process ends. A state's bytes can be remembered when it is
-// born and put back later, which makes it a new state again: nothing of what happened in between
-// can be left, for nothing else holds it.
+// everything goes back at once when the process ends. An arena can remember the bytes of a new
+// state, and restore them later. Then the state is as new: nothing of what happened in between is
+// left, because nothing else holds it.
 #pragma once
 
 #include <mare.h>
@@ -43,7 +43,7 @@ void mare__arena_revert(struct mare__arena *arena, enum mare__moment moment);
 void *mare__arena_scratch(struct mare__arena *arena);
 
 // The process whose state lives in it is told when an allocation fails (mare__handles_refused),
-// until the bytes of a remembered moment are put back. NULL: nobody is told.
+// until the bytes of a remembered moment are put back. NULL: it tells nobody.
 void mare__arena_use(struct mare__arena *arena, struct mare__local *user);
 
 // An account (which outlives the arena) pays for allocations beyond what is in use now; with NULL

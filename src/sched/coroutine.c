@@ -13,9 +13,10 @@
 // process->nest lists the coroutines that are being resumed inside each other, so that a kill can
 // close them all, and process->current is the innermost, so that the tick knows where to set its
 // hook. The coroutine that was innermost before is held by the stack of the one that resumes it,
-// and so on down to the routine's own, for as long as it is in that list: for none of them can end
-// or be left meanwhile but through here. Where a C library has resumed a coroutine without us, that
-// one is in no list, and nothing inside of it can wait: its yield would arrive at the library.
+// and so on down to the routine's own, for as long as it is in that list: none of them can end, or
+// be left, in any other way than through here. Where a C library has resumed a coroutine without
+// us, that one is in no list, and nothing inside of it can wait: its yield would arrive at the
+// library.
 #include "base/alloc.h"
 #include "sched/libraries.h"
 #include "sched/routine.h"

@@ -4,7 +4,7 @@
 // A reference gives back what it holds by a finalizer in its metatable, and functions in C trust
 // what they have on their stack, in user values, in upvalues and in the registry. A program that
 // could change these would free what is in use. So it cannot reach them here: not even with the
-// originals, which are no upvalues of what stands in their place.
+// original functions, because these are not upvalues of their replacements.
 #include <string.h>
 
 #include "sched/libraries.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// For callers that are no processes of ours: C programs and the states of a host.
+// For callers that are not processes of Maré: C programs, and the Lua states of a host.
 #pragma once
 
 #include "sched/sched.h"

@@ -3,7 +3,7 @@
 // for one object (tables with weak values find it), so that references can be compared and used as
 // keys. They stand in a list of their process, so that a state can be dropped without running
 // finalizers; in a host, where a program can take the finalizers away, something outside of the
-// userdata does in their place.
+// userdata does this instead.
 #include "sched/handle.h"
 #include "base/alloc.h"
 #include "sched/leaving.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Birth, life and end of the processes that run here.
+// How the processes that run here begin, run and end.
 #pragma once
 
 #include "sched/sched.h"

@@ -28,7 +28,7 @@ void mare__process_init(mare_process *process, mare_runtime *runtime,
                         void (*destroy)(struct mare__object *object));
 void mare__process_fini(mare_process *process);
 
-// It has ended, so: all who want to know are told. The result stays its own.
+// It has ended in this way. Tells all who want to know. The result stays its own.
 void mare__process_end(mare_process *process, mare_err how, const mare_message *result);
 
 // ---- Looking on ---------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lua states: their birth, their end, and those that are kept for reuse.
+// Creates and destroys Lua states, and keeps some of them for reuse.
 #pragma once
 
 #include "sched/code.h"

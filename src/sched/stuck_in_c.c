@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tells of a process that stays in a C function and so holds its worker, while it does: with its
-// name, the function, and the line that called it.
+// Reports a process that stays in a C function and so holds its worker, while it is still there:
+// with its name, the function, and the line that called it.
 //
 // The worker's own tick, a signal handler, notices. It sets a hook, which is called at the next
 // instruction of Lua code. If the hook is not called for long, no Lua code runs: the thread is in

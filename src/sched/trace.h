@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Points at which a listener is told what processes do: see mare_trace. While nobody listens, a
-// point is one load and a branch that is not taken; what comes after it is out of the way.
+// Points at which a listener hears what processes do: see mare_trace. While nobody listens, a point
+// is one load and a branch that is not taken; what comes after it is out of the way.
 #pragma once
 
 #include "sched/sched.h"

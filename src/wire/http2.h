@@ -199,5 +199,5 @@ size_t mare__http2_sweep(struct mare__http2 *http2, size_t least);
 // that none is taken. Streams that are open go on.
 mare_err mare__http2_goodbye(struct mare__http2 *http2, bool last);
 
-// Ends the session with an error, and a reason that the peer is told. Nothing more is read.
+// Ends the session with an error, and a reason for the peer. Reads nothing more.
 void mare__http2_refuse(struct mare__http2 *http2, uint32_t error, const char *reason);

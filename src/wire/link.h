@@ -359,7 +359,7 @@ void mare__link_end(struct mare__link *link, uint64_t flow);
 // peer still come, but nothing more can be sent or opened here.
 void mare__link_bye(struct mare__link *link, unsigned code, struct mare__span text);
 
-// Ends the link at once: OVER is told now, and the peer is told as soon as possible.
+// Ends the link at once: the host gets OVER now, and the peer hears of it as soon as possible.
 void mare__link_quit(struct mare__link *link, unsigned code, struct mare__span text);
 
 // ---- Looking in ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of the link share, and nobody else includes (but for tests that break a rule):
 //
-//     link.c        life, time, what is told to the host
+//     link.c        start and end, time, what the host is told
 //     link_hello.c  the handshake and the resumption
 //     link_in.c     bytes into frames, frames into messages
 //     link_flow.c   flows: windows, credits, queues

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What a handler answers. The answer is checked, as options are, before a byte of it is sent; then
--- it is framed and sent.
+-- What a handler answers. This module checks the answer before it sends a byte of it, as it checks
+-- options. Then it frames and sends it.
 local net, raw = require "mare.net", require "mare._http"
 local checks, bodies = require "mare._check", require "mare.http._body"
 local Message, gone = require "mare.http._shared".Message, require "mare.http._gone"

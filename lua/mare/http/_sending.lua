@@ -19,8 +19,8 @@ local function write(stream, wanted)
     return bodies.write_parts(stream, wanted.body, wanted.length, wanted.deadline, wanted.rest)
 end
 
--- Notes how it went. Unless the peer has closed, and may have answered before, who waits for the
--- answer learns of a failure by the end of the stream.
+-- Notes how it went. After a failure, whoever waits for the answer learns of it by the end of the
+-- stream; unless the peer has closed, and may have answered before.
 local function note(self, good, ok, message, code)
     self.over, self.at, self.whole = true, mare.now(), good and ok or false
     self.message, self.code = message, code

@@ -34,7 +34,8 @@ function gzip.is_wanted(request)
 end
 
 -- Compresses a body part by part. The client can read each part as soon as it has come. If it has
--- not the length that was said, it fails: the client could not tell, for it is not told that one.
+-- not the length that was said, it fails. The client could not notice, because it does not get that
+-- length.
 local function compressed_parts(next_part, level, length)
     local deflater = zip.deflater("gzip", level)
     local over, left = false, length

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Whether a service is alive and ready: for load balancers and supervisors, which send it requests
--- and start it.
+-- Tells load balancers and supervisors whether a service is alive and ready.
 local mare, checks = require "mare", require "mare._check"
 
 local health = {}

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Finds the client's address behind proxies. Only proxies on the list are believed. In a chain of
--- proxies, addresses are believed up to the first that is not on the list.
+-- Finds the client's address behind proxies. It believes only proxies on the list. In a chain of
+-- proxies, it believes addresses up to the first one that is not on the list.
 local checks, trim = require "mare._check", require "mare.http._text".trim
 local read_address = require "mare.http._address"
 

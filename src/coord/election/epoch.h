@@ -2,13 +2,13 @@
 #pragma once
 
 /* Epochs: a count, and a member as the remainder by the capacity of the group. So an epoch names
- * its leader, and two leaders of one epoch cannot be.
+ * its leader, and one epoch cannot have two leaders.
  *
  * A member that lost its memory does not know which epochs it has led in. So counts belong to
  * lives: those that 8 does not divide to the founders' (life 0), the others to the later lives,
  * each of which has one in 2^34. However little a new life has heard, it cannot lead in an epoch of
- * an earlier one. Elections of later lives use counts up by as much: epochs below MARE__EPOCH_LIMIT
- * are enough for 2^28 of them divided by the capacity, and then for no more.
+ * an earlier one. Elections of later lives use up counts as fast as that. Epochs below
+ * MARE__EPOCH_LIMIT are enough for 2^28 / capacity such elections, and no more.
  *
  *     count        1  2 … 7   8          9 … 15   16         17 …
  *     belongs to   founders   life 1     founders life 2     …         and so on, in cycles */

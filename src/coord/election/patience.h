@@ -7,8 +7,8 @@
  *       ▲         │
  *       └─ failed ┘ waited in vain: next time twice as long
  *
- * Without the memory of what one took, those for whom it has ended would wait as at the beginning,
- * and cut off the next. Local clocks only. */
+ * Members remember how long an election took. Otherwise those for whom it has ended would wait as
+ * at the beginning, and cut off the next one. Local clocks only. */
 
 #include <stdint.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* The lease: what a member may act for its group under, and who of the others may not any more.
- * lease.c has the protocol and why DOWN is then only said of those that have given up everything.
+/* The lease: under it a member may act for its group, and it says which others may not act any
+ * more. lease.c has the protocol. It also says why DOWN then means that a member has given up
+ * everything.
  *
  * The machine is stepped as any other is. Its news are LEASED, UNLEASED, DOWN and UP. What acts
  * under it (tenants.h) puts its epoch on every message, and asks here what to do with one that

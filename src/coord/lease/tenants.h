@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* Machines under a lease: what a host does who runs any number of them for one member of a group.
- * A member without a lease is, for its machines, one that has crashed and keeps its memory:
+/* Machines under a lease: for a host that runs any number of them for one member of a group. For
+ * its machines, a member without a lease is one that has crashed and keeps its memory:
  *
  *     suspended ── LEASED: START, then who is down ──▶ acts ── UNLEASED: REVOKED ──▶ suspended
  *

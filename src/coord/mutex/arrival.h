@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* One that returns, or joins, among members that remember things: an epoch, a clock, who holds
- * what.
+/* A member that returns to others, or joins them, while these remember things: an epoch, a clock,
+ * who holds what.
  *
  *     START ──▶ asks everybody ── all that are up have answered, one of them ready ──▶ ready
  *                                 └─ under a lease: or more than half of the group remember ──▶ ┘
  *
- * Before that it must not act, for an old message could be taken for the present, and what it did
- * in an earlier life could be done again. One that is itself still asking has nothing to teach, so
- * one of those who answer has to be ready. A single member need not ask. Founders are ready from
- * the beginning. When all that are up have answered and none is ready, it says so once (NO_GROUP):
- * they may all have been started as if somebody else had founded the group. The questions and
- * answers are messages of the algorithm's; an answer counts only for the life that asked.
+ * Before that it must not act. It could take an old message for a new one, and do again what it did
+ * in an earlier life. A member that is itself still asking has nothing to teach, so one of those
+ * that answer has to be ready. A single member need not ask. Founders are ready from the beginning.
+ * When all that are up have answered and none is ready, it says so once (NO_GROUP): they may all
+ * have been started as if somebody else had founded the group. The questions and answers are
+ * messages of the algorithm's; an answer counts only for the life that asked.
  *
  * One that goes down without having answered may have acted until then, with the permission of
  * those who had answered before, and without that of the one that asks, if no message got from one

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-/* What a total order by Lamport's clocks knows of the others' clocks: heard[j] is a time at or
- * before which j will not multicast any more, nor has multicast anything that is not here. */
+/* What a total order by Lamport's clocks knows of the others' clocks: heard[j] is a time, up to
+ * which j will multicast nothing more, and all that j has multicast is here. */
 
 #include "coord/machine.h"
 
