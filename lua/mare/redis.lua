@@ -347,7 +347,10 @@ function methods:close()
     lose(self)
 end
 
+local function stays() error("a connection belongs to the process that made it", 0) end
+
 Connection.__name = "redis.connection"
+Connection.__travel = stays
 Connection.__close = methods.close
 
 -- Any other name is a command: r:get "key".
@@ -436,6 +439,7 @@ function methods:subscribe(options, timeout)
 end
 
 Subscription.__name = "redis.subscription"
+Subscription.__travel = stays
 Subscription.__index = Subscription
 
 --- The next message: its channel, its text, and the pattern that it fits, if it was one.

@@ -40,21 +40,34 @@ static int run_code(int argc, char **argv)
     return mare__cli_run(SOURCE_CODE, argc - 1, argv + 1);
 }
 
+// Whether the words after an option that writes a file are a file and a program. Whoever forgets
+// the file must not find the program overwritten.
+static bool has_file_and_program(int argc, char **argv, const char *example)
+{
+    size_t length = argc < 2 ? 0 : strlen(argv[1]);
+    if (length > 4 && strcmp(argv[1] + length - 4, ".lua") == 0) {
+        fprintf(stderr,
+                "mare: %s would overwrite %s, which looks like a program; the file to write comes "
+                "first: %s\n",
+                argv[0], argv[1], example);
+        return false;
+    }
+    if (argc < 3)
+        fprintf(stderr, "mare: %s needs a file and a program: %s\n", argv[0], example);
+    return argc >= 3;
+}
+
 static int run_traced(int argc, char **argv)
 {
-    if (argc < 2) {
-        fputs("mare: --trace needs a file: mare --trace FILE app.lua\n", stderr);
+    if (!has_file_and_program(argc, argv, "mare --trace app.trace app.lua"))
         return EXIT_USAGE;
-    }
     return mare__cli_trace_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 
 static int run_profiled(int argc, char **argv)
 {
-    if (argc < 2) {
-        fputs("mare: --profile needs a file: mare --profile out.svg app.lua\n", stderr);
+    if (!has_file_and_program(argc, argv, "mare --profile out.svg app.lua"))
         return EXIT_USAGE;
-    }
     return mare__cli_profile_open(argv[1]) ? dispatch(argc - 1, argv + 1) : EXIT_DIED;
 }
 

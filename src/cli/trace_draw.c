@@ -105,7 +105,8 @@ static bool all_found(const struct trace *trace)
     char why[128];
     for (unsigned i = 0; i < trace->choices; i++)
         if (!trace->found[i]) {
-            snprintf(why, sizeof why, "no process is called '%.80s'", trace->chosen[i]);
+            snprintf(why, sizeof why, "no process is called '%.80s'%s", trace->chosen[i],
+                     strcmp(trace->chosen[i], "main") == 0 ? " (the main script is 1)" : "");
             return mare__history_complain(trace->paths[0], why);
         }
     return true;

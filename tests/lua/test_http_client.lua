@@ -557,6 +557,11 @@ return {
         t.eq(routine:join(patience), true)
     end,
 
+    a_client_stays_in_its_process = function()
+        local client <close> = http.client()
+        t.raises("a client belongs to the process that made it", mare.spawn, print, client)
+    end,
+
     cookies_are_a_list = function()
         local s <close> = server(function(request)
             return {headers = {["set-cookie"] = {"a=1; expires=Mon, 01 Jan", "b=2"},

@@ -66,6 +66,25 @@ return {
         t.ok(got.err:find "not all of the profile", got.err)
     end,
 
+    -- Who forgets the file must not find the program overwritten.
+    a_profile_or_a_trace_never_overwrites_the_program = t.in_folder(function(folder)
+        local program, text = folder .. "/app.lua", "print 'ran'"
+        for _, option in ipairs {"--profile", "--trace"} do
+            for _, arguments in ipairs {"", " one"} do
+                local file <close> = assert(io.open(program, "w"))
+                file:write(text)
+                file:close()
+                local got = shell.run(("%s %s %s%s </dev/null"):format(shell.mare, option,
+                    program, arguments))
+                t.eq({got.code, got.out, slurp(program)}, {2, "", text})
+                t.ok(got.err:find(option .. " would overwrite " .. program, 1, true), got.err)
+            end
+            local got = shell.run(("%s %s %s/out </dev/null"):format(shell.mare, option, folder))
+            t.eq({got.code, (io.open(folder .. "/out"))}, {2})
+            t.ok(got.err:find(option .. " needs a file and a program", 1, true), got.err)
+        end
+    end),
+
     who_sleeps_in_a_c_function_is_told = function()
         t.needs_preemption()
         local code <close> = shell.file [[

@@ -437,6 +437,20 @@ return {
     end,
 
     -- A user writes r.get("k") for r:get("k").
+    a_connection_stays_in_its_process = function()
+        local path, over = with_answers(function(stream)
+            greet_as_of_old(stream)
+            if command(stream) then stream:write "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" end
+            stream:read "l" -- until it is closed
+        end)
+        local _ <close> = over
+        local r <close> = connect(path)
+        local sub <close> = assert(r:subscribe "a")
+        for _, mine in ipairs {r, sub} do
+            t.raises("a connection belongs to the process that made it", mare.spawn, print, mine)
+        end
+    end,
+
     a_dot_in_the_place_of_a_colon_is_told_of = function()
         local path, over = with_answers(greet_as_of_old)
         local _ <close> = over

@@ -195,6 +195,9 @@ return {
         got = draw(folder, RUN, "--process 1,tlil")
         t.eq({got.code, got.err}, {1, ("mare trace draw: %s/a.trace: no process is called 'tlil'\n")
             :format(folder)})
+        got = draw(folder, RUN, "--process main") -- as a profile calls it
+        t.eq({got.code, got.err}, {1, ("mare trace draw: %s/a.trace: no process is called 'main' "
+            .. "(the main script is 1)\n"):format(folder)})
         -- A cause that is missing, or comes after its effect, is no arrow.
         got, svg = draw(folder, line(1, 0, "receive", 1, ',"cause":2') .. line(2, 0, "send", 2)
             .. line(3, 0, "receive", 1, ',"cause":99'))

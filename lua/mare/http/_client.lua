@@ -322,6 +322,8 @@ function http.get(url, timeout) return get(http.request, url, timeout) end
 local Client = {__name = "mare.http.client"}
 Client.__index = Client
 
+function Client.__travel() error("a client belongs to the process that made it", 0) end
+
 --- How many unused connections a client keeps; for how many seconds; how many requests may wait in
 --- line for a host that has all its connections in use.
 http.client_most, http.client_time, http.client_line = 16, 15, 1000
