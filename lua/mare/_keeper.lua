@@ -623,7 +623,8 @@ end
 -- Accepts one connection, and ends with its handshake. There are only so many of these at once; the
 -- system queues other connections. If all began at once on a busy machine, each would be too late.
 local function accept_one(stream)
-    local host = stream:peer() or "a local program"
+    local host, port = stream:peer()
+    if not port then host = "a local program" end -- its path says nothing, and is its to choose
     if failures.penalty(host, mare.now()) > 0 then return stream:close() end
     local place <close> = failures.place(host)
     if not place then

@@ -26,8 +26,10 @@ static const char *get_text(lua_State *L, const char *name)
     size_t size = 0;
     int type = lua_getfield(L, 1, name);
     const char *text = type == LUA_TSTRING ? lua_tolstring(L, -1, &size) : NULL;
-    const struct mare__secret *secret = mare__lua_secret_test(L, -1); // a key in PEM form
-    if (secret) {
+    const struct mare__secret *secret = mare__lua_secret_test(L, -1);
+    if (secret && strcmp(name, "key") == 0) {
+        if (!strstr(secret->bytes, "-----BEGIN")) // it is no path either: messages have paths
+            luaL_error(L, "option 'key': this secret is no private key in PEM form");
         text = secret->bytes;
         size = secret->size;
     }
@@ -69,8 +71,9 @@ static char *pack_keys(lua_State *L, size_t *size)
             const char *identity = lua_tolstring(L, -2, &length);
             *at++ = (char)length;
             at = (char *)memcpy(at, identity, length) + length;
-            *at++ = (char)(key_size >> 8);
-            *at++ = (char)key_size;
+            size_t told = key_size < UINT16_MAX ? key_size : UINT16_MAX; // too large all the same
+            *at++ = (char)(told >> 8);
+            *at++ = (char)told;
             at = mare__secret_copy(at, key, key_size);
         }
     }

@@ -302,6 +302,8 @@ static const char *refusal_of_moved(const struct mare__reference *ref)
         return "a child that was sent before";
     case MARE__KIND_SIGNALS:
         return "a watch for signals that was sent before";
+    case MARE__KIND_SECRET:
+        return "a secret that was closed";
     default:
         return "a buffer that was sent before";
     }

@@ -246,6 +246,35 @@ function cases.a_secret_opens_a_link(folder)
     t.ok(message:find "tide.psk:2: " and not message:find "secretwords", message)
 end
 
+-- What is taken for a path would be in messages, and so in logs.
+function cases.a_secret_in_the_place_of_another_is_not_shown(folder)
+    group(folder, "ebb")
+    assert(keys.secret(folder, "tide"))
+    local function told(options)
+        local _, ok, message = pcall(tls.context, options)
+        return tostring(ok) .. tostring(message)
+    end
+    local psk, good = assert(keys.secrets(folder .. "/tide.psk")), assert(keys.load(folder, "ebb"))
+    local why = told {certificate = good.certificate, key = psk.tide}
+    t.ok(why:find("option 'key': this secret is no private key", 1, true), why)
+    for _, name in ipairs {"certificate", "password", "authorities", "ciphers", "suites"} do
+        local options = {certificate = good.certificate, key = good.key}
+        options[name] = psk.tide
+        t.ok(told(options):find("option '" .. name, 1, true), told(options))
+    end
+    -- Two bytes would say that this one has 20, and that others follow.
+    file.write(folder .. "/ebb.key", ("x"):rep(20) .. ("\1y\0\252" .. ("z"):rep(252)):rep(256))
+    local long = assert(secrets.read(folder .. "/ebb.key", 0))
+    t.fails("invalid", tls.context {psk = {tide = long}})
+end
+
+function cases.a_secret_that_was_closed_is_named_so(folder)
+    assert(keys.secret(folder, "tide"))
+    local psk, ch = assert(keys.secrets(folder .. "/tide.psk")), mare.channel(1)
+    do local _ <close> = psk.tide end
+    t.raises("a secret that was closed cannot travel", ch.send, ch, psk.tide)
+end
+
 -- ---- Other people's programs --------------------------------------------------------------------
 
 function cases.openssl_believes_it(folder)

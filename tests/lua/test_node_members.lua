@@ -80,6 +80,23 @@ return {
         end)()
     end,
 
+    -- Whatever path its own end of the socket has, or none: all of these count as one.
+    who_comes_by_a_path_is_a_local_program = function()
+        t.in_folder(function(folder)
+            local lines = mare.channel(100)
+            local home <close> = peers.home {listen = folder .. "/home", log = lines}
+            local there = folder .. "/flow"
+            local _ <close> = peers.join(home, {name = "flow", listen = there})
+            for _, one in ipairs(node.list()) do
+                if one.name == "flow" then t.eq(one.address, there) end
+            end
+            local stream <close> = t.ok(net.connect(home.address))
+            t.ok(stream:write "GET / HTTP/1.1\r\n\r\n")
+            local line = t.ok(lines:receive(t.patience))
+            t.ok(line:find("refused a local program: ", 1, true), line)
+        end)()
+    end,
+
     an_address_that_is_none_is_told_as_such = function()
         local _ <close> = peers.home()
         local _, message = node.connect("nowhere", t.patience)
