@@ -264,6 +264,11 @@ static int show_value(lua_State *L)
 // value -> text, whatever it is
 static int describe(lua_State *L)
 {
+    if (lua_type(L, 1) == LUA_TNUMBER) {
+        lua_pushvalue(L, 1);
+        lua_tostring(L, -1);
+        return 1;
+    }
     lua_pushcfunction(L, show_value);
     lua_pushvalue(L, 1);
     if (lua_pcall(L, 1, 1, 0) != LUA_OK || lua_type(L, -1) != LUA_TSTRING)

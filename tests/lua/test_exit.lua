@@ -214,6 +214,7 @@ return {
                 error(err)
             end)
             mare.spawn(function() error(true) end)
+            mare.spawn(function() error(12) end)
             mare.spawn(function()
                 error(setmetatable({}, {__tostring = function() return "by itself" end}))
             end)
@@ -226,10 +227,13 @@ return {
         t.ok(got.err:find('died: {["a b"] = 1.5, code = 5, ["end"] = 0, path = "/moon", '
             .. 'self = <cycle>, [true] = {1, {2}}}\n', 1, true), got.err)
         t.ok(got.err:find("died: (error object is a boolean value)\n", 1, true), got.err)
+        t.ok(got.err:find("died: 12\n", 1, true), got.err)
         t.ok(got.err:find("died: by itself\n", 1, true), got.err)
         t.ok(got.err:find("died: {{{{{{...}, {}}, {}}, {}}, {}}, {}}\n", 1, true), got.err)
         got = shell.lua [[error {reason = "main"}]]
         t.ok(got.err:find('^mare: {reason = "main"}\n'), got.err)
+        got = shell.lua [[error(2.5)]]
+        t.ok(got.err:find "^mare: 2%.5\n", got.err)
     end,
 
     an_error_that_somebody_noticed_is_not_printed = function()

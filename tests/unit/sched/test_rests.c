@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The tick of a worker while it rests (src/sched/worker.c): long rests stop it, short ones do not,
-// and one that turns out to be long lets it stop itself.
-#include <sched.h>
-
+// How a worker rests (src/sched/worker.c). Its tick: long rests stop it, short ones do not, and one
+// that turns out to be long lets it stop itself. And what others add in the moment before it counts
+// as idle, when nobody wakes it.
 #include "lua/binding.h"
-#include "runtime.h"
 #include "sched/runtime.h"
+#include "sched/timer.h"
+#include "task_probe.h"
 
 static atomic_uint sets;       // how often a tick was stopped, or started
 static atomic_ullong set_last; // to this period
@@ -24,7 +24,7 @@ struct echo {
     mare_channel *to, *from;
 };
 
-static void start(struct echo *echo)
+static void start_echo(struct echo *echo)
 {
     mare_options options = {.workers = 1};
     echo->platform = mare__platform_live;
@@ -42,7 +42,7 @@ static void start(struct echo *echo)
     mare_process_unref(process);
 }
 
-static void stop(struct echo *echo)
+static void stop_echo(struct echo *echo)
 {
     mare_chan_unref(echo->to);
     mare_chan_unref(echo->from);
@@ -77,16 +77,16 @@ static void short_rests_do_not_touch_it(void **state)
 {
     (void)state;
     struct echo echo;
-    start(&echo);
+    start_echo(&echo);
     rest_briefly(&echo);
-    stop(&echo);
+    stop_echo(&echo);
 }
 
 static void it_stops_itself_in_one_that_is_long(void **state)
 {
     (void)state;
     struct echo echo;
-    start(&echo);
+    start_echo(&echo);
     for (int i = 0; i < 5; i++) {
         rest_briefly(&echo);
         uint64_t soon = run_soon(echo.runtime);
@@ -97,8 +97,117 @@ static void it_stops_itself_in_one_that_is_long(void **state)
         wake(&echo);
         assert_true(atomic_load(&sets) > before); // it goes on
     }
-    stop(&echo);
+    stop_echo(&echo);
+}
+
+// ---- The moment before it counts as idle --------------------------------------------------------
+
+static atomic_bool finds_nothing, may_rest;
+
+// The first time that a tick is stopped, its worker has found nothing, and stays there.
+static void set_and_hold(void *context, struct mare__tick *tick, uint64_t period_ns)
+{
+    mare__platform_live.tick_set(context, tick, period_ns);
+    if (period_ns == 0 && !atomic_exchange(&finds_nothing, true))
+        while (!atomic_load(&may_rest))
+            sched_yield();
+}
+
+// A runtime whose only worker stays in that moment until it is let go.
+static mare_runtime *start_held(void)
+{
+    mare_runtime *runtime = NULL;
+    mare_options options = {.workers = 1};
+    struct mare__platform platform = mare__platform_live;
+    platform.tick_set = set_and_hold;
+    atomic_store(&finds_nothing, false);
+    atomic_store(&may_rest, false);
+    assert_int_equal(mare__start_on(&platform, &options, &runtime), MARE_OK);
+    while (!atomic_load(&finds_nothing))
+        sched_yield();
+    return runtime;
+}
+
+// Lets the worker go, and waits until it has done something, without a call that could wake it.
+static void let_rest(mare_runtime *runtime, bool (*is_done)(void *), void *what)
+{
+    assert_int_equal(atomic_load(&runtime->idle_count), 0); // so nobody was woken until here
+    atomic_store(&may_rest, true);
+    uint64_t soon = run_soon(runtime);
+    while (!is_done(what)) {
+        assert_true(mare_now_ns(runtime) < soon);
+        sched_yield();
+    }
+}
+
+static bool has_ended(void *process)
+{
+    return !mare_process_alive(process);
+}
+
+static void it_sees_a_process_that_is_ready_by_then(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = start_held();
+    mare_process *process = run_spawn(runtime, "", NULL);
+    let_rest(runtime, has_ended, process);
+    assert_int_equal(run_join(runtime, process, NULL), MARE_OK);
+    mare_stop(runtime);
+}
+
+static bool has_run(void *probe)
+{
+    return atomic_load(&((struct probe *)probe)->runs) > 0;
+}
+
+static void it_sees_a_task_that_is_ready_by_then(void **state)
+{
+    (void)state;
+    mare_runtime *runtime = start_held();
+    struct probe *probe = probe_new(runtime, NULL);
+    probe->channel = run_channel(runtime, 0);
+    start(probe, receives);
+    run_send_integer(runtime, probe->channel, 1);
+    assert_false(has_run(probe));
+    let_rest(runtime, has_run, probe);
+    assert_true(atomic_load(&probe->on_worker));
+    let_go(probe);
+    mare_stop(runtime);
+}
+
+struct timed {
+    struct mare__wait wait;
+    atomic_bool woken;
+};
+
+static void note_woken(struct mare__wait *wait)
+{
+    atomic_store(&MARE__ENTRY(wait, struct timed, wait)->woken, true);
+}
+
+static bool was_woken(void *timed)
+{
+    return atomic_load(&((struct timed *)timed)->woken);
+}
+
+static void it_sees_a_timer_that_runs_by_then(void **state)
+{
+    (void)state;
+    struct timed timed = {.wait.wake = note_woken};
+    mare_runtime *runtime = start_held();
+    mare__wait_begin(&timed.wait);
+    mare__lock_acquire(&runtime->timer_lock);
+    assert_true(mare__wait_publish(&timed.wait));
+    mare__timer_start(runtime, &timed.wait, 1);
+    mare__lock_release(&runtime->timer_lock);
+    mare__workers_look(runtime);
+    let_rest(runtime, was_woken, &timed);
+    assert_int_equal(timed.wait.result, MARE_TIMEOUT);
+    mare_stop(runtime);
 }
 
 UNIT_TESTS(cmocka_unit_test(short_rests_do_not_touch_it),
-           cmocka_unit_test(it_stops_itself_in_one_that_is_long))
+           cmocka_unit_test(it_stops_itself_in_one_that_is_long),
+           cmocka_unit_test(it_sees_a_process_that_is_ready_by_then),
+           cmocka_unit_test(it_sees_a_task_that_is_ready_by_then),
+           cmocka_unit_test(it_sees_a_timer_that_runs_by_then))
