@@ -129,6 +129,38 @@ return {
         end)
     end, timeout = 300},
 
+    -- Without memory for a routine, nobody waits for the request that it should have served.
+    a_request_of_http2_without_a_routine_is_over = function()
+        local http, told = require "mare.http", mare.channel(1)
+        local server = mare.spawn({name = "server.without"}, function(p_told)
+            local p_mare, p_net, p_http = require "mare", require "mare.net", require "mare.http"
+            local go, fails = p_mare.go, false
+            function p_mare.go(...)
+                if not fails then return go(...) end
+                fails = false
+                error("not enough memory", 0)
+            end
+            local listener = assert(p_net.listen("127.0.0.1", 0))
+            p_told:send(select(2, listener:address()))
+            p_http.serve(listener, function(request)
+                if request.path == "/fail" then fails = true end
+                if request.path == "/end" then listener:close() end
+                return "ok"
+            end, {http2 = "clear"})
+        end, told)
+        local url = ("http://127.0.0.1:%d/"):format(told:receive(t.patience))
+        local client <close> = http.client {http2 = "clear", timeout = t.patience}
+        t.eq(client:get(url .. "fail"), 200)
+        t.fails("closed", client:request {url = url, method = "POST"})
+        t.reaches(function() -- the routine of that connection is gone
+            for _, row in ipairs(mare.processes()) do
+                if row.name == "server.without" then return #(row.routines or {}) <= 1 end
+            end
+        end)
+        t.eq(http.get(url .. "end"), 200)
+        t.ok(server:join(t.patience))
+    end,
+
     a_server_of_http2_ends_a_connection_of_which_it_lost_something = {function()
         local http, told, go_on = require "mare.http", mare.channel(1), mare.channel(1)
         local options = {memory = 4 << 20, name = "memory.server"}

@@ -153,14 +153,14 @@ local Leaver = {}
 
 function Leaver:__close()
     local connection = self.connection
-    if not self.closed and not self.finished then
-        self.session:reset(self.id, "internal")
-        http2.wake(connection)
-    end
-    connection.running = connection.running - 1
+    connection.running = connection.running - 1 -- first: what follows may need memory
     if connection.running == 0 then
         connection.quiet = mare.now()
         connection.look_again()
+    end
+    if not self.closed and not self.finished then
+        self.session:reset(self.id, "internal")
+        http2.wake(connection)
     end
 end
 
@@ -185,18 +185,24 @@ end
 
 local start_worker
 
+-- Takes the first request out of the queue.
+local function take(connection)
+    local first = connection.first
+    local one = connection.queue[first]
+    connection.queue[first], connection.first = nil, first + 1
+    return one
+end
+
 -- Serves requests that came together, one after the other, as long as their handlers do not wait.
 -- While there are more requests, a second routine is ready: it runs when a handler waits. So no
--- request waits for another one's handler.
+-- request waits for another one's handler, unless there is no memory for a second routine.
 local function work(connection, worker)
-    local queue, turn = connection.queue, 0
+    local turn = 0
     connection.spare = nil
     while connection.first <= connection.last do
-        local one = queue[connection.first]
-        queue[connection.first] = nil
-        connection.first = connection.first + 1
+        local one = take(connection)
         if not connection.spare and connection.first <= connection.last then
-            start_worker(connection)
+            pcall(start_worker, connection)
         end
         one.worker = worker
         serve_one(one)
@@ -206,9 +212,9 @@ local function work(connection, worker)
 end
 
 function start_worker(connection)
-    local worker = {}
-    connection.spare = worker
+    local worker = {routine = false}
     worker.routine = mare.go(work, connection, worker)
+    connection.spare = worker -- set after mare.go, which raises an error without memory
 end
 
 local told = {goodbye = function() end, wrote = function() end}
@@ -225,9 +231,9 @@ function told.began(connection, id)
         connection.session:reset(id, "refused")
         return
     end
-    connection.running = connection.running + 1
     local last = connection.last + 1
-    connection.last, connection.queue[last] = last, one
+    connection.queue[last] = one
+    connection.last, connection.running = last, connection.running + 1
     if not connection.spare then start_worker(connection) end
 end
 
@@ -308,6 +314,9 @@ local function finish(connection, writer, why)
     end
     if why ~= "gone" then net.linger(stream) end
     stream:close()
+    while connection.first <= connection.last do -- there was no memory for a routine to serve it
+        local _ <close> = take(connection)
+    end
     connection.session:close()
     while connection.running > 0 do connection.ended:receive() end
 end
