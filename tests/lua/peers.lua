@@ -81,7 +81,10 @@ function peers.join(home, options, text)
     local peer = peers.start(options, text)
     repeat
         local what, name = watch:receive(t.patience)
-        t.ok(what, name)
+        if not what then
+            error(("%s: %s has not come; it %s; known here: %s"):format(name, options.name,
+                peer.child:wait(0) and "has ended" or "runs", t.show(node.list())))
+        end
     until what == "up" and name == options.name
     return peer
 end
