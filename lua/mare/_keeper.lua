@@ -330,6 +330,7 @@ local function on_up(session, name, incarnation, their_stamp, _, service, addres
     local other = member.session and member.session ~= session and sessions[member.session]
     if other and member.life == incarnation and
         (other.dials and self.name or name) < (mine.dials and self.name or name) then
+        if mine.key then forget_dial(mine.key, true, name) end -- the node is reached all the same
         return session:_quit("replaced", "") -- both have dialled: both sides keep the same session
     elseif other then
         member.session:_quit("replaced", "")

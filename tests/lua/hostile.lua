@@ -98,6 +98,23 @@ function hostile:ask(id, ...)
     return t.ok(self:wait(0x20, function(frame) return frame[2] == flow end))[3]
 end
 
+-- What a peer says of itself: its name and address, its bounds, the largest message.
+local function itself(name, silence)
+    return array(text(name), text "", number(1), number(1), array()),
+        array(number(65536), number(4096), number((silence or 60) * 1000000), number(1 << 20),
+            number(1 << 30)),
+        bytes((">I8"):pack(1 << 22))
+end
+
+-- WELCOME to the node that has dialled, and its service.
+function hostile.welcome(stream, name)
+    local self = setmetatable({counted = 0, stream = stream}, hostile)
+    t.ok(self:wait(1))
+    self:frame(2, number(1), bytes(("s"):rep(16)), number(0), itself(name))
+    self:control(1, 1, 0)
+    return self
+end
+
 -- HELLO; its service; messages to that of the node in flow 2. `options`: of TLS; `silence`: the
 -- seconds after which it wants to be lost.
 function hostile.come_in(address, name, options, features, silence)
@@ -105,11 +122,7 @@ function hostile.come_in(address, name, options, features, silence)
     local self = setmetatable({counted = 0}, hostile)
     self.stream = t.ok(net.connect(host, tonumber(port), t.patience))
     if options then self.stream = t.ok(tls.wrap(self.stream, options, t.patience)) end
-    self:frame(1, text "mare", number(1), number(1), number(features or 0),
-        array(text(name), text "", number(1), number(1), array()),
-        array(number(65536), number(4096), number((silence or 60) * 1000000), number(1 << 20),
-            number(1 << 30)),
-        bytes((">I8"):pack(1 << 22)))
+    self:frame(1, text "mare", number(1), number(1), number(features or 0), itself(name, silence))
     return self
 end
 

@@ -2,6 +2,7 @@
 -- Peers that have come in and then do as they like: they write the bytes of docs/reference/wire.md
 -- themselves.
 local mare, node, keys = require "mare", require "mare.node", require "mare.keys"
+local net = require "mare.net"
 local hostile, peers, shell, t = require "hostile", require "peers", require "shell", require "t"
 
 local TRACES <const> = 1 << 33 -- the feature
@@ -52,6 +53,18 @@ end
 -- ---- What it tries ------------------------------------------------------------------------------
 
 return {
+    -- Both have dialled, and the other connection is kept. The dial is over then: else all who ask
+    -- for a node that nobody knows would wait for it.
+    who_comes_in_while_it_is_dialled_is_reached = function()
+        local listener <close> = t.ok(net.listen("127.0.0.1", 0))
+        local home <close> = peers.home {join = {("%s:%d"):format(listener:address())}}
+        local stream = t.ok(listener:accept(t.patience))
+        local _ <close> = enter(home.address, "flow") -- "flow" < "home": this one is kept
+        local dialled <close> = hostile.welcome(stream, "flow")
+        t.ok(dialled:wait(9))
+        t.fails("nonode", mare.find("tides@nobody", t.patience))
+    end,
+
     -- Nobody stands in line for them, so they would go back; and wait for that as long as the peer
     -- does not take them.
     messages_that_nobody_wanted_end_the_link = function()
