@@ -178,7 +178,10 @@ return {
                         end)
                     until not more
                 end
-                p_told:send "filled"
+                while not pcall(p_told.send, p_told, "filled") do -- that needs some, too
+                    ballast[#ballast] = nil
+                    collectgarbage()
+                end
                 p_go_on:receive(patience)
             end
             p_http.serve(listener, function(request)
