@@ -24,6 +24,30 @@ function cases.join(name, options)
     })
 end
 
+--- The fencing number of lock `x`, taken here and given back. Noise may end a short lease at any
+--- time: then the lock is asked for again.
+function cases.fence(bank)
+    local number
+    t.reaches(function()
+        local lock <close> = bank:lock("x", 1)
+        number = lock and lock:fence()
+        return number
+    end, "the lock here")
+    return number
+end
+
+--- Has a value applied once, although noise may end a short lease: then it was not done; or that is
+--- not known, and this member has it done before all that it is asked for later. Returns the
+--- result, if it is known.
+function cases.apply(list, value)
+    local ok, result, code
+    t.reaches(function()
+        ok, result, code = list:apply(value, t.patience)
+        return ok or code == "unsure"
+    end, "to apply")
+    return ok and result
+end
+
 local join = cases.join
 
 -- Another member, which does what it is told by a channel, and tells what came of it.

@@ -43,16 +43,6 @@ local function start(home, folder, name, founds)
     return made
 end
 
-local function fence_here(bank)
-    local number
-    t.reaches(function()
-        local lock <close> = bank:lock("x", 1)
-        number = lock and lock:fence()
-        return number
-    end, "the lock here")
-    return number
-end
-
 -- Another member takes the lock, and keeps it.
 local function fence_of(who)
     local number
@@ -93,7 +83,7 @@ return {
         local fence = fence_of(all.m16) -- it keeps no lease but its own
         all.m16.signal "KILL"
         t.ok(all.m16.child:wait(t.patience))
-        local later = fence_here(bank)
+        local later = cases.fence(bank)
         t.ok(later > fence, later)
         sees(all.m15, "m16", "down") -- neither keeps it: one hears of the other by the seven
         all.m16.child:close()
@@ -107,7 +97,7 @@ return {
         all.m16.orders:send "release"
         t.eq(all.m16.line(), "released")
         remove(bank, "m05") -- there are fifteen: all keep it
-        later = fence_here(bank)
+        later = cases.fence(bank)
         t.ok(later > fence, later)
         t.ok(fence_of(all.m15) > later)
         sees(all.m16, "m01", "up")

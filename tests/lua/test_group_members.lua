@@ -72,17 +72,6 @@ local function peer(...)
     return made
 end
 
--- Noise may end a short lease at any time: then it is asked for again.
-local function fence_here(bank)
-    local number
-    t.reaches(function()
-        local lock <close> = bank:lock("x", 1)
-        number = lock and lock:fence()
-        return number
-    end, "the lock here")
-    return number
-end
-
 local function fence_of(who)
     local number
     t.reaches(function()
@@ -103,15 +92,6 @@ local function list_of(who)
         return text ~= "none"
     end, "the list")
     return text
-end
-
-local function apply(list, value)
-    local ok, message, code
-    t.reaches(function()
-        ok, message, code = list:apply(value, t.patience)
-        return ok or code == "unsure"
-    end, "to apply")
-    t.ok(ok or code == "unsure", message)
 end
 
 local function names_of(bank)
@@ -145,8 +125,8 @@ return {
         do
             local bank <close> = join("bank", options)
             local list = t.ok(bank:replica("list", {}, note))
-            apply(list, "a")
-            before = fence_here(bank)
+            cases.apply(list, "a")
+            before = cases.fence(bank)
             t.fails("timeout", bank:add("flow", 0.01))
             local flow <close> = start(home, folder, "flow", false,
                 {members = {"home"}, newcomer = true})
@@ -157,13 +137,13 @@ return {
             t.ok(bank:add("flow", t.patience)) -- it is
             local later = fence_of(flow)
             t.ok(later > before, later)
-            before = fence_here(bank)
+            before = cases.fence(bank)
             t.ok(before > later, before)
-            apply(list, "b")
+            cases.apply(list, "b")
             t.ok(list_of(flow):find("^a,b"))
             change(bank, "remove", "flow") -- numbers are made of fewer members, and grow
             t.eq(names_of(bank), "home")
-            later = fence_here(bank)
+            later = cases.fence(bank)
             t.ok(later > before, later)
             before = later
             t.fails("denied", bank:remove("home", t.patience))
@@ -177,7 +157,7 @@ return {
             t.eq(flow.line(), "denied")
         end
         local bank <close> = join("bank", options) -- goes on where it was
-        t.ok(fence_here(bank) > before)
+        t.ok(cases.fence(bank) > before)
         t.eq(names_of(bank), "home")
     end), timeout = 120},
 
@@ -193,7 +173,7 @@ return {
         change(bank, "add", "flow")
         t.eq(flow.line(), "joined")
         flow.orders = peers.find "orders@flow"
-        apply(list, "a")
+        cases.apply(list, "a")
         local answers = mare.channel(2)
         for _, name in ipairs {"flow", "home"} do
             mare.go(function() answers:send(name, try_to_remove(bank, name)) end):detach()
@@ -205,7 +185,7 @@ return {
         end
         if said.flow == true then
             t.eq(said.home, "denied")
-            t.ok(fence_here(bank))
+            t.ok(cases.fence(bank))
         else
             t.eq(said.flow, "closed")
             t.eq(said.home, true)
@@ -226,8 +206,8 @@ return {
         change(bank, "add", "flow")
         t.eq(flow.line(), "joined")
         flow.orders = peers.find "orders@flow"
-        apply(list, "a")
-        local before = fence_here(bank)
+        cases.apply(list, "a")
+        local before = cases.fence(bank)
         t.eq(try_to_remove(bank, "home"), true)
         t.ok(fence_of(flow) > before)
         list:leave() -- it writes no more
@@ -267,7 +247,7 @@ return {
         do
             local bank <close> = join("bank", options)
             local list = t.ok(bank:replica("list", {}, note))
-            apply(list, "a")
+            cases.apply(list, "a")
             local flow <close> = start(home, folder, "flow", false,
                 {members = {"home"}, newcomer = true})
             change(bank, "add", "flow")
@@ -320,7 +300,7 @@ return {
         local bank <close> = join("bank", options_of(folder, "home"))
         local list = t.ok(bank:replica("list", {}, note))
         local fence = fence_of(flow)
-        for i = 1, 3 do apply(list, i) end
+        for i = 1, 3 do cases.apply(list, i) end
         local whole = list_of(neap)
 
         -- Its machine has burnt down. Another takes its place, under the same name.
@@ -337,10 +317,10 @@ return {
         local _, reason = mare.select({lock}, t.patience)
         t.ok(reason == "changed" or reason == "noquorum", reason)
         t.eq(names_of(bank), "home,neap")
-        local number = fence_here(bank)
+        local number = cases.fence(bank)
         t.ok(number > fence, number)
         fence = number
-        apply(list, "without")
+        cases.apply(list, "without")
         local new <close> = start(home, folder, "flow", false, {newcomer = true}, {neap.address})
         change(bank, "add", "flow")
         t.eq(new.line(), "joined")
@@ -354,8 +334,8 @@ return {
         -- It votes: with it the group goes on without neap, which comes back after that.
         neap.signal "KILL"
         neap.child:wait(t.patience)
-        apply(list, "again")
-        number = fence_here(bank)
+        cases.apply(list, "again")
+        number = cases.fence(bank)
         t.ok(number > fence, number)
         local back <close> = peer(home, folder, "neap", false, nil, {new.address})
         t.ok(fence_of(back) > number)
@@ -412,7 +392,7 @@ return {
         t.ok(group.found("bank", options_of(folder, "home")))
         local bank <close> = join("bank", options_of(folder, "home"))
         local list = t.ok(bank:replica("list", {}, note))
-        apply(list, "a")
+        cases.apply(list, "a")
         local fence = fence_of(neap)
         neap.signal "STOP"
         local reef <close> = start(home, folder, "reef", false, {newcomer = true}, {flow.address})

@@ -47,18 +47,6 @@ local function read(list)
     return state
 end
 
--- Has a value applied once, although noise may end a short lease: then it was not done; or that is
--- not known, and this member has it done before all that it is asked for later. Returns the result,
--- if it is known.
-local function apply(list, value)
-    local ok, result, code
-    t.reaches(function()
-        ok, result, code = list:apply(value, t.patience)
-        return ok or code == "unsure"
-    end, "to apply")
-    return ok and result
-end
-
 -- Another member: it does what it is told, and tells what came of it.
 local PEER = [[
     local group = require "mare.group"
@@ -177,7 +165,7 @@ return {
             local counted = t.ok(bank:replica("counted", {n = 0}, count, {log = 500}))
             for i = 1, 100 do
                 local due = (life - 1) * 100 + i
-                t.eq(apply(counted, {i, what = "both"}) or due, due)
+                t.eq(cases.apply(counted, {i, what = "both"}) or due, due)
             end
             local state = read(counted)
             t.eq({state.n, #state, state[1].what}, {life * 100, 10, "both"})
@@ -210,7 +198,7 @@ return {
         do
             local bank <close> = join("bank", short(folder))
             local list = t.ok(bank:replica("list", {}, note))
-            t.eq(apply(list, "d") or 4, 4)
+            t.eq(cases.apply(list, "d") or 4, 4)
             t.eq(read(list), {"a", "b", "c", "d"})
             t.ok(list:leave())
         end
@@ -306,7 +294,7 @@ return {
         local function apply_more(count)
             for _ = 1, count do
                 done = done + 1
-                apply(list, ("home %d"):format(done))
+                cases.apply(list, ("home %d"):format(done))
             end
         end
         flow.orders:send("apply", 30, t.patience)
@@ -321,7 +309,7 @@ return {
         end
 
         -- One that comes back gets what it has missed: here a state, for the log is short.
-        apply(list, ("x"):rep(30000))
+        cases.apply(list, ("x"):rep(30000))
         apply_more(5)
         local again <close> = peer(home, folder, "neap", false, {flow.address})
         local whole = text_of(list)

@@ -2,7 +2,7 @@
 -- Groups in which only some members vote: of two, the one that is named goes on alone, and the
 -- other one never does.
 local group, file, t = require "mare.group", require "mare.file", require "t"
-local peers, join = require "peers", require "group_cases".join
+local peers, cases = require "peers", require "group_cases"
 
 local LONG, SHORT = 3600, 0.4 * t.slow
 
@@ -51,16 +51,6 @@ local function says(flow, what, pattern)
     return tonumber(line)
 end
 
-local function locked(bank)
-    local number
-    t.reaches(function()
-        local lock <close> = bank:lock("x", 1)
-        number = lock and lock:fence()
-        return number
-    end, "the lock here")
-    return number
-end
-
 local function applied(list) t.reaches(function() return list:apply(1, 1) end, "to apply here") end
 
 local function named_one_goes_on(algorithm)
@@ -71,7 +61,7 @@ local function named_one_goes_on(algorithm)
         t.ok(group.found("bank", here))
         local bank = t.ok(group.join("bank", here))
         local list = t.ok(bank:replica("list", 0, function(n, value) return n + value end))
-        local first = locked(bank) -- alone
+        local first = cases.fence(bank) -- alone
         applied(list)
         local flow = start(home, there, true)
         local second = says(flow, "lock", "^%d+$")
@@ -79,7 +69,7 @@ local function named_one_goes_on(algorithm)
         says(flow, "apply", "applied")
         flow.signal "KILL"
         t.ok(flow.child:wait(t.patience))
-        local third = locked(bank) -- alone again
+        local third = cases.fence(bank) -- alone again
         t.ok(third > second, third)
         applied(list)
         local again <close> = start(home, there, false)
@@ -89,8 +79,8 @@ local function named_one_goes_on(algorithm)
         says(again, "lock", "noquorum") -- the other one does not
         again.orders:send "apply"
         t.ok(again.line() ~= "applied")
-        local back <close> = join("bank", here)
-        t.ok(locked(back) > fourth)
+        local back <close> = cases.join("bank", here)
+        t.ok(cases.fence(back) > fourth)
         says(again, "lock", "^%d+$")
     end), timeout = 120}
 end
@@ -104,7 +94,7 @@ return {
         local home <close> = peers.home()
         local here = {members = {"flow", "home"}, folder = folder .. "/home", lease = LONG}
         t.ok(group.found("bank", here))
-        local bank <close> = join("bank", here)
+        local bank <close> = cases.join("bank", here)
         local there = options_of(folder, "flow")
         there.lease = LONG
         local flow <close> = start(home, there, true)
@@ -131,7 +121,7 @@ return {
         t.raises("option 'voters' must be a list", group.found, "bank", options)
         options.voters, options.members = {"home"}, {"flow", "home"}
         t.ok(group.found("bank", options))
-        local bank <close> = join("bank", options)
+        local bank <close> = cases.join("bank", options)
         t.ok(bank:lock("x", t.patience))
         t.fails("denied", bank:remove("flow", t.patience))
         t.fails("denied", bank:add("neap", t.patience))
