@@ -94,6 +94,9 @@ static bool make_room(struct source *from)
     return true;
 }
 
+// In bytes. Lists of revoked certificates may be long; a device has no end.
+enum { LARGEST = 64 << 20 };
+
 // The whole of a file: 0, or an errno value.
 static int load(struct source *from, int file)
 {
@@ -107,6 +110,8 @@ static int load(struct source *from, int file)
         if (more == 0)
             break;
         have += more > 0 ? (size_t)more : 0;
+        if (have > LARGEST)
+            return EFBIG;
     }
     from->loaded[have] = '\0';
     return 0;

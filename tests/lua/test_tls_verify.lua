@@ -222,6 +222,8 @@ return {
         refused("key: .*: No such file", "io", tls.context {certificate = certificate, key = none})
         refused("authorities: .*: No such file", "io", tls.context {authorities = none})
         refused("certificate: /: Is a directory", "io", tls.context {certificate = "/", key = key})
+        refused("certificate: /dev/zero: File too large", "io",
+            tls.context {certificate = "/dev/zero", key = key})
         for _, bad in ipairs {empty.name, text.name, key} do
             refused("certificate: no certificate in PEM form in ", "badmsg",
                 tls.context {certificate = bad, key = key})
