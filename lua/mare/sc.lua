@@ -30,8 +30,9 @@ local remote         -- asks the synchronizers: see _synchronized.lua
 
 -- ---- May it run? --------------------------------------------------------------------------------
 
--- Asks the guards: true, false, or nil if one failed; then the request was refused. They see a
--- table of its own: what they do to that changes nothing here.
+-- Asks the guards: true, false, or nil if one failed; then the request was refused. Guards get a
+-- copy of the request. If they change the copy, the request stays as it was; only its arguments are
+-- shared.
 local function allowed(request)
     local list = guards[request.fname]
     if not list then return true end
